@@ -1,0 +1,1 @@
+"""The checks of a scene's reference and of a judge's readings."""

@@ -1,0 +1,1 @@
+"""Stochastic mechanisms, one file a family."""

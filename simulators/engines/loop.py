@@ -1,0 +1,231 @@
+"""Runs launches to rest or to a null reason, one rollout an index, the same for every engine.
+
+It knows devices, engines and states; it has never heard of a label or a reference.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from simulators.device import NULL_REASONS, ON_EDGE, Device, Engine, Rollouts, Simulation, State
+from simulators.rotation import Array
+from simulators.sampling import BLOCK, launch_block
+from simulators.world import Body, Box, Capsule, Cylinder, Sphere, World
+
+READ_RATE = 60  # 1/s: how often a state is read, in every engine and kernel
+REST_TIME = 0.25  # s
+REST_DISTANCE = 0.2e-3  # m at scale 1; a resting box jitters in speed, so rest is judged by pose alone
+
+
+def physics_digest(device: Device, engine: Engine) -> str:
+    """Return 16 hex digits that name the physics: what two runs must share for index i to be the same rollout.
+
+    Covers device, its parameters and random variables, readout, engine with version, step, time limit and bounds; not
+    the prompt, the camera or a cue, so that a non-causal pair shares its certificate.
+    """
+    described = {
+        "device": type(device).__qualname__,
+        "device_version": getattr(device, "version", 1),
+        "parameters": _plain(device),
+        "readout": device.readout,
+        "engine": [engine.name, engine.version, _plain(engine)],
+        "bounds": _plain(device.world().bounds),
+        "block": BLOCK,
+        "read": [READ_RATE, REST_TIME, REST_DISTANCE],
+    }
+    text = json.dumps(described, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _plain(value: object) -> object:
+    if dataclasses.is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"a device's or engine's parameter must be plain data to be digested, got {value!r}")
+
+
+def check_engine(engine: Engine) -> None:
+    """Raise `ValueError` where an engine's settings cannot be read at 60 Hz or never end."""
+    rate = engine.steps_per_second
+    if rate <= 0 or rate % READ_RATE:
+        raise ValueError(f"`steps_per_second` must be a positive multiple of {READ_RATE}, got {rate}")
+    if not 0.0 < engine.time_limit <= 3600.0:
+        raise ValueError(f"`time_limit` must be in (0, 3600] seconds, got {engine.time_limit}")
+
+
+def run(
+    engine: Engine, device: Device, seed: int, stream: str, indices: Sequence[int] | np.ndarray, fps: float | None = None
+) -> Rollouts:
+    """Run the rollouts `indices` (n,) and return them in that order.
+
+    Row i depends on (physics digest, stream, seed, index) alone. With `fps` [1/s] the frames of each are recorded, from the
+    start of the prelude to rest. Raises `ValueError` for an index, seed or engine setting out of range.
+    """
+    wanted = np.asarray(indices)
+    if wanted.ndim != 1 or not (np.issubdtype(wanted.dtype, np.integer) or wanted.size == 0):
+        raise ValueError(f"`indices` must be a one-dimensional sequence of integers, got {indices!r}")
+    if wanted.size and wanted.min() < 0:
+        raise ValueError(f"an index must be at least 0, got {wanted.min()}")
+    if fps is not None and not 0.0 < fps <= engine.steps_per_second:
+        raise ValueError(f"`fps` must be in (0, {engine.steps_per_second}] (the integration rate), got {fps}")
+    check_engine(engine)
+    world = device.world()
+    simulation = engine.open(world)
+    try:
+        rows, drawn, starts = [], -1, None
+        for index in wanted.astype(np.int64):
+            block, row = divmod(int(index), BLOCK)
+            if block != drawn:  # always the whole block: a row computed alone may differ in its last bit
+                drawn, starts = block, device.start(launch_block(device.random, seed, stream, block))
+            rows.append(_one(simulation, engine, device, world, int(index), starts[row : row + 1], fps))  # type: ignore[index]
+    finally:
+        simulation.close()
+    return Rollouts.concatenate(rows) if rows else _no_rollouts(world, fps)
+
+
+def _no_rollouts(world: World, fps: float | None) -> Rollouts:
+    empty = State.at_release(world, 0)
+    return Rollouts(
+        np.zeros(0, np.int64), np.zeros(0, np.int16), np.zeros(0, np.uint8), np.zeros(0, np.int16), np.zeros(0), empty,
+        None if fps is None else (),
+    )  # fmt: skip
+
+
+def _one(
+    simulation: Simulation, engine: Engine, device: Device, world: World, index: int, start: State, fps: float | None
+) -> Rollouts:
+    """Run one launch to its end: rest, `end_time`, out of bounds, or the time limit."""
+    rate = engine.steps_per_second
+    per_read, limit = rate // READ_RATE, round(engine.time_limit * rate)
+    last = round(device.end_time * rate) if device.readout == "last" and device.end_time is not None else limit
+    low, high = np.asarray(world.bounds, float)
+    loose = list(world.loose)
+    recorder = _Recorder(world, rate, fps)
+    rest = _Rest(world)
+    simulation.reset(start)
+    recorder.offer(0, simulation)
+    step, first, strongest, code = 0, -1, -1, -1
+    settled = gone = False
+    while not (settled or gone or step >= min(last, limit)):
+        target = min(step + per_read, last, limit)
+        while step < target:
+            stop = min(target, recorder.next_step)
+            simulation.step(stop - step)
+            step = stop
+            recorder.offer(step, simulation)
+        state = simulation.state()
+        code = int(device.read(state)[0])
+        first = code if first < 0 <= code else first
+        strongest = max(strongest, code)
+        place = state.pos[0, loose]
+        gone = bool(np.any(place < low) or np.any(place > high) or not np.all(np.isfinite(place)))
+        settled = device.readout != "last" and rest.is_still(state)
+    recorder.finish(step, simulation)
+    fact, reason = _fold(device.readout, code, first, strongest, settled=settled, gone=gone)
+    return Rollouts(
+        index=np.array([index], np.int64),
+        fact=np.array([fact], np.int16),
+        null=np.array([NULL_REASONS.index(reason)], np.uint8),
+        first=np.array([max(first, -1)], np.int16),
+        settle_time=np.array([step / rate if settled else np.nan]),
+        end=simulation.state(),
+        trajectories=None if fps is None else (recorder.trajectory(),),
+    )
+
+
+def _fold(readout: str, code: int, first: int, strongest: int, *, settled: bool, gone: bool) -> tuple[int, str]:
+    """Return the rollout's fact (-1: none) and its null reason, from what its instants showed."""
+    latched = {"first": first, "strongest": strongest}.get(readout, -1)
+    if latched >= 0:
+        return latched, ""
+    if gone:
+        return -1, "left_apparatus"
+    if not settled and readout != "last":
+        return -1, "unsettled"
+    if code >= 0 and readout in ("rest", "last"):
+        return code, ""
+    return -1, "on_edge" if code == ON_EDGE else "stuck"
+
+
+def reach(body: Body) -> float:
+    """Return the largest distance [m] of a body's surface from its centre: what turns an angle into a movement."""
+    return max(float(np.linalg.norm(part.position)) + _shape_reach(part.shape) for part in body.parts)
+
+
+def _shape_reach(shape: Box | Sphere | Cylinder | Capsule) -> float:
+    match shape:
+        case Box(size=size):
+            return float(np.linalg.norm(size)) / 2.0
+        case Sphere(radius=radius):
+            return radius
+        case Cylinder(radius=radius, length=length):
+            return float(np.hypot(radius, length / 2.0))
+        case Capsule(radius=radius, length=length):
+            return radius + length / 2.0
+
+
+class _Rest:
+    """Rest by poses: no loose body has moved more than .2 mm (times the scale), turning included, for .25 s."""
+
+    def __init__(self, world: World) -> None:
+        self.loose = list(world.loose)
+        self.tolerance = REST_DISTANCE * world.scale
+        self.reach: Array = np.array([reach(world.moving[i]) for i in self.loose])
+        self.since = -np.inf
+        self.pos: Array = np.full((len(self.loose), 3), np.inf)
+        self.quat: Array = np.zeros((len(self.loose), 4))
+
+    def is_still(self, state: State) -> bool:
+        """Take in the next instant; say whether the bodies now count as at rest."""
+        time, pos, quat = float(state.time[0]), state.pos[0, self.loose], state.quat[0, self.loose]
+        shift = np.sqrt(np.sum((pos - self.pos) ** 2, axis=-1))
+        cosine = np.clip(np.abs(np.sum(quat * self.quat, axis=-1)), 0.0, 1.0)
+        turn = 2.0 * np.arccos(cosine) * self.reach
+        if np.all(shift + turn <= self.tolerance):
+            return time - self.since >= REST_TIME - 1e-9
+        self.since, self.pos, self.quat = time, pos, quat
+        return False
+
+
+class _Recorder:
+    """Frames at `fps`, the first at the start of the prelude, each at the nearest integration step."""
+
+    def __init__(self, world: World, rate: int, fps: float | None) -> None:
+        self.world, self.rate, self.fps = world, rate, fps
+        self.frames: list[State] = []
+        self.next_step = 2**62
+        if fps is not None:
+            while (time := self._time()) < -0.5 / rate:
+                self.frames.append(self._prelude(time))
+            self.next_step = round(self._time() * rate)
+
+    def _time(self) -> float:
+        return len(self.frames) / self.fps - self.world.prelude  # type: ignore[operator]
+
+    def _prelude(self, time: float) -> State:
+        pos, quat = self.world.poses(time)
+        still = State.at_release(self.world, 1)
+        return dataclasses.replace(still, time=np.array([time]), pos=pos[None], quat=quat[None])
+
+    def offer(self, step: int, simulation: Simulation) -> None:
+        if step == self.next_step:
+            self.frames.append(simulation.state())
+            self.next_step = round(self._time() * self.rate)
+
+    def finish(self, step: int, simulation: Simulation) -> None:
+        """Close with the final state, so that a clip can hold it."""
+        if self.fps is not None and (not self.frames or self.frames[-1].time[0] < step / self.rate):
+            self.frames.append(simulation.state())
+
+    def trajectory(self) -> State:
+        return State.concatenate(self.frames)

@@ -1,0 +1,1 @@
+"""Pictures of a World in a State, one file a renderer."""
