@@ -1,0 +1,343 @@
+"""Label files from outside: read as untrusted input, checked whole, refused rather than repaired. It computes no score.
+
+Recognised: a CSV with the columns scene, model, seed, bin; CaliBench's `<scene>_<model>_bins.json`; PAWBench's `rows.jsonl`;
+or a folder of them (itself and one level down).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from refcheck.calibench import SCENES
+from refcheck.command import UserError
+
+MAXIMUM_BYTES = 64 << 20
+"""A label file is text of a few hundred bytes a rollout: this is a million of them."""
+MAXIMUM_FILES = 20_000
+SHOWN = 20
+"""Problems spelled out before the rest is only counted."""
+COLUMNS = ("scene", "model", "seed", "bin")
+RECOGNISED = "a .csv (scene,model,seed,bin), a <scene>_<model>_bins.json, a rows.jsonl, or a folder of them"
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Problems:
+    """Everything wrong with what was read, collected so that it is reported at once."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self.more = 0
+
+    def add(self, where: object, what: str) -> None:
+        """Note a problem: `where` (file, line), `what` with the value and what is allowed."""
+        if len(self.found) < SHOWN:
+            self.found.append(f"{where}: {what}")
+        else:
+            self.more += 1
+
+    def check(self) -> None:
+        """Raise `UserError` with all problems, if there are any."""
+        if self.found:
+            raise UserError(*self.found, *([f"... and {self.more} more problems"] if self.more else []))
+
+
+def shown(value: object, width: int = 60) -> str:
+    """Return `value` for a message: its ASCII repr, shortened, so that nothing in a file can write to the terminal."""
+    text = ascii(value)
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def suggestion(word: str, allowed: list[str] | tuple[str, ...]) -> str:
+    """Return `; did you mean ...` if there is a close match among `allowed`, and what is allowed."""
+    close = get_close_matches(word, allowed, n=1)
+    return (f"; did you mean {close[0]!r}?" if close else "") + f" Allowed: {', '.join(allowed)}"
+
+
+def read_text(path: Path, problems: Problems) -> str | None:
+    """Return the text of a UTF-8 file (a byte-order mark is skipped), or None with the problem noted."""
+    wrong = ""
+    data = b""
+    try:
+        if path.is_file():
+            with path.open("rb") as stream:
+                data = stream.read(MAXIMUM_BYTES + 1)
+        else:
+            wrong = "is not a regular file" if path.exists() else "there is no such file"
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        wrong = f"cannot be read: {error}"
+    if len(data) > MAXIMUM_BYTES:
+        wrong = f"is larger than the limit of {MAXIMUM_BYTES >> 20} MiB; split it and give the folder"
+    elif not wrong and not data.strip():
+        wrong = "is empty"
+    if not wrong:
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            wrong = f"is not UTF-8: byte {data[error.start]:#04x} at offset {error.start}; save it as UTF-8"
+    problems.add(path, wrong)
+    return None
+
+
+def parse_json(text: str) -> Any:
+    """Return strict JSON: no NaN or infinity, no key twice. Raises `ValueError` saying what is wrong."""
+
+    def constant(name: str) -> None:
+        raise ValueError(f"{name} is not a JSON number; an unknown outcome is null")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        twice = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
+        if twice:
+            raise ValueError(f"key {shown(twice[0])} occurs twice in one object")
+        return dict(pairs)
+
+    try:
+        return json.loads(text, parse_constant=constant, object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
+    except RecursionError as error:
+        raise ValueError("is nested too deeply") from error
+
+
+def parse_model(kind: type[Model], value: Any, where: object, problems: Problems) -> Model | None:
+    """Return `value` checked against a pydantic model, or None with every problem noted."""
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        for item in error.errors(include_url=False, include_context=False):
+            place = ".".join(str(part) for part in item["loc"]) or "the whole"
+            got = "" if item["type"] == "missing" else f", got {shown(item['input'])}"
+            problems.add(where, f"{shown(place, 80)[1:-1]}: {item['msg']}{got}")
+        return None
+
+
+def check_name(name: str) -> str:
+    """Return a model's name if it can be printed and is of sane length; raise `ValueError` otherwise."""
+    if not 0 < len(name) <= 100 or not name.isprintable() or name != name.strip():
+        raise ValueError("must be 1 to 100 printable characters without surrounding spaces")
+    return name
+
+
+class Strict(BaseModel):
+    """No type is converted silently; keys we do not know say nothing we use."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+
+
+class BinsRollout(Strict):
+    """One rollout of a bins file: `bin` is 1-based, or null."""
+
+    seed: int = Field(ge=0, lt=2**64)
+    bin: int | None
+
+
+class Bins(Strict):
+    """CaliBench's `<scene>_<model>_bins.json`."""
+
+    scene: str
+    model: str
+    num_bins: int
+    rollouts: list[BinsRollout] = Field(min_length=1)
+
+
+class Row(Strict):
+    """One line of PAWBench's `rows.jsonl`: what was observed in one slot."""
+
+    sample_id: str = Field(min_length=1)
+    source_sample_id: str = Field(min_length=1)
+    scene_id: str = Field(min_length=1)
+    track: Literal["calibration", "coverage"]
+    model_or_lane: str
+    repeat_index: int | str
+    observation: Literal["outcome", "null_observation", "infrastructure_failure"]
+    outcome_label: str | None = None
+    failure_code: str | None = None
+
+    @property
+    def repeat(self) -> int:
+        """The repeat as a number: 7 and "7" are the same."""
+        return int(self.repeat_index)
+
+
+@dataclass
+class Cells:
+    """Counts by bin and nulls of one model on one CaliBench scene."""
+
+    counts: list[int]
+    nulls: int = 0
+
+
+@dataclass
+class Labels:
+    """What was read: CaliBench cells by (model, scene); PAWBench rows with where each stood; files with their digests."""
+
+    cells: dict[tuple[str, str], Cells] = field(default_factory=dict)
+    rows: list[tuple[str, Row]] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+    ignored: list[str] = field(default_factory=list)
+
+
+class _Reader:
+    """Reads files into `Labels`, remembering where each slot was first seen."""
+
+    def __init__(self) -> None:
+        self.labels, self.problems = Labels(), Problems()
+        self._first: dict[tuple[str, str, int], str] = {}
+
+    def take(self, path: Path) -> None:
+        text = read_text(path, self.problems)
+        if text is None:
+            return
+        self.labels.files[str(path)] = sha256(text.encode()).hexdigest()
+        {".csv": self._csv, ".jsonl": self._rows}.get(path.suffix.lower(), self._bins)(path, text)
+
+    def _rollout(self, where: str, scene: str, model: str, seed: int, position: int | None) -> None:
+        """Count one rollout of CaliBench after checking that scene, bin and slot may stand."""
+        if scene not in SCENES:
+            return self.problems.add(where, f"scene {shown(scene)} is none of CaliBench's" + suggestion(scene, tuple(SCENES)))
+        try:
+            check_name(model)
+        except ValueError as error:
+            return self.problems.add(where, f"model {shown(model)} {error}")
+        k = len(SCENES[scene].outcomes)
+        if position is not None and not 1 <= position <= k:
+            return self.problems.add(
+                where,
+                f"bin {position} of scene {scene!r} must be from 1 to {k} ({', '.join(SCENES[scene].outcomes)}), or empty",
+            )
+        first = self._first.setdefault((scene, model, seed), where)
+        if first != where:
+            return self.problems.add(where, f"seed {seed} of {scene!r}, model {shown(model)} occurs twice, first in {first}")
+        cell = self.labels.cells.setdefault((model, scene), Cells([0] * k))
+        if position is None:
+            cell.nulls += 1
+        else:
+            cell.counts[position - 1] += 1
+        return None
+
+    def _csv(self, path: Path, text: str) -> None:
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        try:
+            header = next(reader)
+            if sorted(header) != sorted(COLUMNS):
+                odd = ", ".join(shown(name) for name in header if name not in COLUMNS) or "none unknown"
+                missing = ", ".join(name for name in COLUMNS if name not in header) or "none missing"
+                return self.problems.add(
+                    f"{path}, line 1", f"columns must be {','.join(COLUMNS)}, each once; unknown: {odd}; missing: {missing}"
+                )
+            lines = 0
+            for fields in reader:
+                if not fields:
+                    continue  # a blank line says nothing
+                lines += 1
+                where = f"{path}, line {reader.line_num}"
+                if len(fields) != len(header):
+                    self.problems.add(where, f"has {len(fields)} fields, the header has {len(header)}")
+                    continue
+                self._csv_row(where, dict(zip(header, fields, strict=True)))
+        except csv.Error as error:
+            return self.problems.add(f"{path}, line {reader.line_num}", f"is not CSV: {error}")
+        return None if lines else self.problems.add(path, "has a header and no rollouts")
+
+    def _csv_row(self, where: str, row: dict[str, str]) -> None:
+        seed, position = row["seed"], row["bin"]
+        fine = True
+        if not re.fullmatch(r"[0-9]{1,20}", seed) or int(seed) >= 2**64:
+            self.problems.add(where, f"seed {shown(seed)} must be a whole number from 0 to 2**64 - 1")
+            fine = False
+        if not re.fullmatch(r"[0-9]{0,6}", position):
+            self.problems.add(where, f"bin {shown(position)} must be a whole number from 1 on, or empty for no outcome")
+            fine = False
+        if fine:
+            self._rollout(where, row["scene"], row["model"], int(seed), int(position) if position else None)
+
+    def _bins(self, path: Path, text: str) -> None:
+        try:
+            bins = parse_model(Bins, parse_json(text), path, self.problems)
+        except ValueError as error:
+            return self.problems.add(path, str(error))
+        if bins is None:
+            return None
+        if path.name.endswith("_bins.json") and path.name != f"{bins.scene}_{bins.model}_bins.json":
+            self.problems.add(path, f"holds scene {shown(bins.scene)}, model {shown(bins.model)}: its name says otherwise")
+        if bins.scene in SCENES and bins.num_bins != len(SCENES[bins.scene].outcomes):
+            return self.problems.add(path, f"num_bins: must be {len(SCENES[bins.scene].outcomes)}, got {bins.num_bins}")
+        for index, rollout in enumerate(bins.rollouts):
+            self._rollout(f"{path}, rollouts.{index}", bins.scene, bins.model, rollout.seed, rollout.bin)
+        return None
+
+    def _rows(self, path: Path, text: str) -> None:
+        for where, value in json_lines(path, text, self.problems):
+            row = parse_model(Row, value, where, self.problems)
+            if row is not None and self._row_fits(where, row):
+                self.labels.rows.append((where, row))
+
+    def _row_fits(self, where: str, row: Row) -> bool:
+        before = len(self.problems.found) + self.problems.more
+        try:
+            check_name(row.model_or_lane)
+        except ValueError as error:
+            self.problems.add(where, f"model_or_lane {shown(row.model_or_lane)} {error}")
+        if not re.fullmatch(r"[0-9]{1,9}", str(row.repeat_index)):
+            self.problems.add(where, f"repeat_index {shown(row.repeat_index)} must be a whole number of at least 0")
+        if (row.outcome_label is not None) != (row.observation == "outcome"):
+            self.problems.add(
+                where, f"outcome_label {shown(row.outcome_label)} does not go with {row.observation!r}: outcomes alone have one"
+            )
+        if bool(row.failure_code) != (row.observation == "infrastructure_failure"):
+            self.problems.add(
+                where, f"failure_code {shown(row.failure_code)} does not go with {row.observation!r}: failures alone have one"
+            )
+        return len(self.problems.found) + self.problems.more == before
+
+
+def json_lines(path: Path, text: str, problems: Problems) -> Iterator[tuple[str, Any]]:
+    """Yield (where, value) of each line of JSON; blank lines are skipped, bad ones noted."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            where = f"{path}, line {number}"
+            try:
+                value = parse_json(line)
+            except ValueError as error:
+                problems.add(where, str(error))
+                continue
+            yield where, value
+
+
+def _label_file(path: Path) -> bool:
+    return path.name == "rows.jsonl" or path.name.endswith("_bins.json") or path.suffix.lower() == ".csv"
+
+
+def read_labels(path: Path) -> Labels:
+    """Read a label file, or a folder of them. Raises `UserError` with every problem found; nothing is half read."""
+    reader = _Reader()
+    if not path.is_dir():
+        if path.exists() and path.suffix.lower() not in (".csv", ".json", ".jsonl"):
+            raise UserError(f"{path}: not a kind of file that is recognised; give {RECOGNISED}")
+        reader.take(path)
+    else:
+        found = [
+            item for item in sorted([*path.glob("*"), *path.glob("*/*")]) if not item.is_dir() and not item.name.startswith(".")
+        ]
+        if len(found) > MAXIMUM_FILES:
+            raise UserError(f"{path}: holds {len(found)} files, at most {MAXIMUM_FILES} are read; give a smaller folder")
+        for item in found:
+            if _label_file(item):
+                reader.take(item)
+            else:
+                reader.labels.ignored.append(str(item))
+        if not reader.labels.files and not reader.problems.found:
+            raise UserError(f"{path}: holds no label file; looked for {RECOGNISED}")
+    reader.problems.check()
+    return reader.labels
