@@ -51,8 +51,10 @@ class Distribution:
 
     def mean(self) -> Array:
         """Return the mean (), or (d,) of a vector."""
-        frozen = _frozen(self)
-        mean = frozen.mean
+        given = dict(self.parameters)
+        if given.get("scale") == 0.0:  # a point, whose mean scipy gives as NaN
+            return np.asarray(given.get("loc", 0.0), float)
+        mean = _frozen(self).mean
         return np.asarray(mean() if callable(mean) else mean, float)
 
 

@@ -1,0 +1,170 @@
+"""Which scenes there are, and their files as they stand: names, patterns, raw YAML.
+
+Imports neither Hydra nor numpy, so that listing is instant; it refuses to know what a valid scene is (see `validate`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+MAXIMUM_BYTES = 1_000_000  # no scene comes near; a wrong file is refused before it is parsed
+_PAIR = re.compile(r"(?P<base>[^@\s]+)@_here_")
+
+
+class SceneError(Exception):
+    """All that is wrong with scenes or with what was asked of them, one clear sentence a problem."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+def conf() -> Path:
+    """Return the folder of the Hydra configs: inside the package when installed, beside it in a source tree."""
+    here = Path(__file__).resolve().parent
+    for folder in (here / "conf", here.parent / "conf"):
+        if (folder / "config.yaml").is_file():
+            return folder
+    raise SceneError(f"the configs are missing: no conf/config.yaml in {here} or {here.parent}; install quincunx again")
+
+
+def scene_ids() -> tuple[str, ...]:
+    """Return the ids of all scenes, sorted: `<benchmark>/<name>`, which is also the file's place."""
+    root = conf() / "scene"
+    return tuple(sorted(path.relative_to(root).with_suffix("").as_posix() for path in root.glob("*/*.yaml")))
+
+
+def scene_file(id: str) -> Path:
+    """Return where the scene `id` is written."""
+    return conf() / "scene" / f"{id}.yaml"
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Return ` (did you mean 'x'?)` when something in `known` is near `word`, else nothing."""
+    choices = list(known)
+    near = difflib.get_close_matches(word.lower(), [c.lower() for c in choices], n=1, cutoff=0.6)
+    found = [c for c in choices if near and c.lower() == near[0]]
+    if not found:  # a scene's name without its benchmark
+        found = [c for c in choices if len(word) > 1 and c.lower().endswith("/" + word.lower())]
+    return f" (did you mean {found[0]!r}?)" if found else ""
+
+
+def match(patterns: Iterable[str]) -> tuple[str, ...]:
+    """Return the ids that any of `patterns` matches whole, in the order of the patterns; `*` crosses `/`.
+
+    Raises `SceneError` naming every pattern that matches none.
+    """
+    ids, found, problems = scene_ids(), [], []
+    for pattern in patterns:
+        hits = [id for id in ids if fnmatchcase(id, pattern)]
+        found += [id for id in hits if id not in found]
+        if not hits:
+            problems.append(
+                f"no scene matches {pattern!r}{suggest(pattern, ids)}: there are {', '.join(ids) or 'none'}; "
+                "see `quincunx list`, and quote patterns such as 'pawbench/*'"
+            )
+    if problems:
+        raise SceneError(*problems)
+    return tuple(found)
+
+
+def raw_scene(id: str) -> dict[str, Any]:
+    """Return the scene's file as plain data, a pair merged into its base: what Hydra would compose, without Hydra.
+
+    Raises `SceneError` for a file that cannot be read or whose base is not there.
+    """
+    return _raw(id, ())
+
+
+def own_scene(id: str) -> dict[str, Any]:
+    """Return only what the scene's own file says, without its base."""
+    return {key: value for key, value in read_yaml(scene_file(id)).items() if key != "defaults"}
+
+
+def base_of(id: str) -> str | None:
+    """Return the id of the scene whose config `id` inherits, if it does."""
+    return _base(id, read_yaml(scene_file(id)).get("defaults"))
+
+
+def merge(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `base` with `change` laid over it as Hydra does: mappings merge, everything else is replaced."""
+    merged = dict(deepcopy(dict(base)))
+    for key, value in change.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = merge(merged[key], value) if both else deepcopy(value)
+    return merged
+
+
+def _raw(id: str, seen: tuple[str, ...]) -> dict[str, Any]:
+    if id in seen:
+        raise SceneError(f"{scene_file(id)}: scenes inherit each other in a circle: {' -> '.join((*seen, id))}")
+    if id not in scene_ids():
+        where = f"{scene_file(seen[-1])}: its base" if seen else "scene"
+        raise SceneError(f"{where} {id!r} is not there{suggest(id, scene_ids())}; see `quincunx list`")
+    data = read_yaml(scene_file(id))
+    base = _base(id, data.pop("defaults", None))
+    return data if base is None else merge(_raw(base, (*seen, id)), data)
+
+
+def _base(id: str, defaults: object) -> str | None:
+    if defaults is None:
+        return None
+    if isinstance(defaults, list) and len(defaults) == 2 and defaults[1] == "_self_":
+        found = _PAIR.fullmatch(str(defaults[0]))
+        if found:
+            return found["base"]
+    raise SceneError(
+        f"{scene_file(id)}: `defaults` is {defaults!r}; a paired scene writes [<base id>@_here_, _self_], every other none"
+    )
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Return the mapping in a YAML file, numbers as OmegaConf reads them (1e-3 is one). Raises `SceneError`."""
+    try:
+        if path.stat().st_size > MAXIMUM_BYTES:
+            raise SceneError(f"{path}: larger than {MAXIMUM_BYTES} bytes, which no scene is")
+        data = yaml.load(path.read_text("utf-8"), Loader=_Loader)  # a safe loader
+    except UnicodeDecodeError as error:
+        raise SceneError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise SceneError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(data, dict):
+        raise SceneError(f"{path}: must hold `key: value` lines, holds {type(data).__name__}")
+    return data
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """The C loader with OmegaConf 2.3's rules: its floats, no dates, no key twice. A test holds it equal to Hydra."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Return the mapping; raise for a key given twice, which YAML itself would let the last one win."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.tag == yaml.resolver.BaseResolver.DEFAULT_SCALAR_TAG and key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} is given twice", key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+_FLOAT = re.compile(
+    r"""^(?:[-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?
+        |[-+]?[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+)
+        |\.[0-9]+(?:_[0-9]+)*(?:[eE][-+][0-9]+)?
+        |[-+]?[0-9]+(?:_[0-9]+)*(?::[0-5]?[0-9])+\.[0-9_]*
+        |[-+]?\.(?:inf|Inf|INF)
+        |\.(?:nan|NaN|NAN))$""",
+    re.X,
+)
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, rule) for tag, rule in rules if tag != "tag:yaml.org,2002:timestamp"]
+    for first, rules in _Loader.yaml_implicit_resolvers.items()
+}

@@ -1,0 +1,23 @@
+"""Shared by all tests: a folder of configs with the toy scenes in it."""
+
+from __future__ import annotations
+
+import toy
+import pytest
+
+from scenes import catalog, mechanism
+
+
+@pytest.fixture
+def toy_conf(tmp_path, monkeypatch):
+    """Make the toy's scenes the only ones there are; return their folder, for a test to change."""
+    root = tmp_path / "conf"
+    (root / "scene" / "toy").mkdir(parents=True)
+    (root / "config.yaml").write_text("defaults:\n  - scene: ???\n  - _self_\n")
+    (root / "scene" / "toy" / "wedge.yaml").write_text(toy.SCENE)
+    (root / "scene" / "toy" / "wedge-glossy.yaml").write_text(toy.PAIR)
+    monkeypatch.setattr(catalog, "conf", lambda: root)
+    monkeypatch.setattr("scenes.load.conf", lambda: root)
+    trusted = {role: (*roots, "toy.") for role, roots in mechanism.TRUSTED.items()}
+    monkeypatch.setattr(mechanism, "TRUSTED", trusted)
+    return root / "scene" / "toy"
