@@ -1,0 +1,119 @@
+"""The one place that configures numba: where compiled code is kept, and the word that the first use says.
+
+It refuses to compute anything, and to go on quietly when compiled code cannot be kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba.core import event
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_log = logging.getLogger("quincunx")
+_ours: set[int] = set()
+
+
+class CacheError(RuntimeError):
+    """Compiled code cannot be kept where it should be."""
+
+
+@cache
+def cache_root() -> Path:
+    """Return the folder that keeps compiled code: `NUMBA_CACHE_DIR`, else quincunx/numba in the user's cache folder.
+
+    Raises `CacheError`, naming the place and the variable to set, when it cannot be written.
+    """
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    if chosen:
+        root = Path(chosen)
+    else:
+        home = os.environ.get("XDG_CACHE_HOME")
+        root = (Path(home) if home else Path.home() / ".cache") / "quincunx" / "numba"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=root):
+            pass
+    except OSError as error:
+        raise CacheError(
+            f"compiled code cannot be kept in {root} ({error.strerror}); set NUMBA_CACHE_DIR to a folder you can write to"
+        ) from error
+    return root
+
+
+_IMPORT = re.compile(r"^\s*(?:from|import)\s+(simulators(?:\.\w+)*)(?:\s+import\s+\(?([\w, \t\n]*))?", re.MULTILINE)
+
+
+@cache
+def _sources(path: Path) -> frozenset[Path]:
+    """Return a module's file and those of `simulators` that it imports, directly or not."""
+    package = Path(__file__).resolve().parent
+    found: set[Path] = set()
+    pending = [path.resolve()]
+    while pending:
+        file = pending.pop()
+        if file in found:
+            continue
+        found.add(file)
+        for module, names in _IMPORT.findall(file.read_text(encoding="utf-8")):
+            place = package.parent.joinpath(*module.split("."))
+            wanted = [place, *(place / name for name in re.findall(r"\w+", names))]
+            pending += [f for f in (p.with_suffix(".py") for p in wanted) if f.is_file()]
+    return frozenset(found)
+
+
+def _folder(module_file: str) -> Path:
+    """Return the cache folder of one module, named by every source its compiled code can come from.
+
+    Numba looks only at the file a function is written in: after an edit of a constant or a helper elsewhere it would
+    load stale code, and stale physics is a wrong result.
+    """
+    digest = hashlib.blake2b(numba.__version__.encode(), digest_size=8)
+    for file in sorted(_sources(Path(module_file))):
+        digest.update(file.read_bytes())
+    return cache_root() / digest.hexdigest()
+
+
+class _Announcer(event.Listener):
+    """Says once in a process that code is compiled; a load from the cache does not raise this event."""
+
+    def __init__(self) -> None:
+        self.said = False
+
+    def on_start(self, event: event.Event) -> None:
+        if not self.said and id(event.data.get("dispatcher")) in _ours:
+            self.said = True
+            _log.warning("compiling for the first use on this machine (under a minute); kept in %s", cache_root())
+
+    def on_end(self, event: event.Event) -> None:
+        """Nothing to say."""
+
+
+event.register("numba:compile", _Announcer())
+
+
+def jit(function: _F) -> _F:
+    """Compile `function` on first use: no Python objects, no interpreter lock, IEEE arithmetic, kept between runs.
+
+    Raises `CacheError` where compiled code cannot be kept.
+    """
+    file = sys.modules[function.__module__].__file__ or ""
+    before = numba.config.CACHE_DIR
+    # read when a function's cache is attached, so it serves even where numba was imported earlier by somebody else
+    numba.config.CACHE_DIR = str(_folder(file))
+    try:
+        dispatcher = numba.njit(cache=True, nogil=True, fastmath=False, error_model="numpy")(function)
+    finally:
+        numba.config.CACHE_DIR = before
+    _ours.add(id(dispatcher))
+    return dispatcher

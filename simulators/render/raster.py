@@ -1,0 +1,207 @@
+"""Ray-cast pictures of a three-dimensional World: supersampled, one key light with a soft shadow, procedural textures.
+
+It refuses to know what any state is called. Conventions are the Camera's; pixels are sRGB, mixed in linear light.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulators.device import State
+from simulators.render import raster_kernels as kernels
+from simulators.render import textures
+from simulators.render.canvas import Image, Region, check_region, clip_region
+from simulators.rotation import Array, multiply, rotate
+from simulators.world import Body, Box, Camera, Capsule, Cylinder, Light, Material, Part, Shape, Sphere, World
+
+SHADOW_RAYS = 16  # a sample; the four samples of a pixel take different ones
+_SHAPES = {Box: kernels.BOX, Sphere: kernels.SPHERE, Cylinder: kernels.CYLINDER, Capsule: kernels.CAPSULE}
+
+
+def linear(srgb: Sequence[float]) -> Array:
+    """Return linear light for sRGB values in 0..1 (IEC 61966-2-1)."""
+    value = np.asarray(srgb, float)
+    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+
+
+def half_extents(shape: Shape) -> tuple[float, float, float]:
+    """Return half the edges [m] of the box about a shape, in its own axes."""
+    match shape:
+        case Box(size=(x, y, z)):
+            return x / 2.0, y / 2.0, z / 2.0
+        case Sphere(radius=r):
+            return r, r, r
+        case Cylinder(radius=r, length=length):
+            return r, r, length / 2.0
+        case Capsule(radius=r, length=length):
+            return r, r, length / 2.0 + r
+
+
+def texture_code(material: Material) -> int:
+    """Return the kernels' number of a texture. Raises `ValueError` for one that no renderer knows."""
+    if material.texture not in textures.CODES:
+        raise ValueError(f"`texture` must be one of {', '.join(textures.CODES)}, got {material.texture!r}")
+    return textures.CODES[material.texture]
+
+
+def _primitive(part: Part) -> tuple[list[int], Array]:
+    """Return a part's rows of `kinds` and `prims`; position and rotation are filled in later."""
+    shape, material = part.shape, part.material
+    half = half_extents(shape)
+    fillet = min(getattr(shape, "fillet", 0.0), *half)
+    radius = half[0] if isinstance(shape, Sphere) else half[2] if isinstance(shape, Capsule) else float(np.linalg.norm(half))
+    if isinstance(shape, Cylinder):
+        radius = float(np.hypot(half[0], half[2]))
+    row = np.zeros(24)
+    row[12:15], row[15], row[16] = half, fillet, radius * 1.0000001
+    row[17:20], row[20:23], row[23] = linear(material.color), linear(material.accent), material.roughness
+    return [_SHAPES[type(shape)], texture_code(material), int(np.argmax(half))], row
+
+
+class _Bodies:
+    """The primitives of some bodies, posed by `place`."""
+
+    def __init__(self, bodies: Sequence[Body]) -> None:
+        self.owner = np.array([i for i, b in enumerate(bodies) for _ in b.parts], np.int64)
+        parts = [part for body in bodies for part in body.parts]
+        rows = [_primitive(part) for part in parts]
+        self.kinds = np.array([kind for kind, _ in rows], np.int64).reshape(-1, 3)
+        self.rows = np.array([row for _, row in rows], float).reshape(-1, 24)
+        self.position = np.array([part.position for part in parts], float).reshape(-1, 3)
+        self.quaternion = np.array([part.quaternion for part in parts], float).reshape(-1, 4)
+
+    def place(self, pos: Array, quat: Array) -> Array:
+        """Return `prims` for bodies at `pos` (B, 3) and `quat` (B, 4)."""
+        prims = self.rows.copy()
+        turn = multiply(quat[self.owner], self.quaternion)
+        turn /= np.sqrt(np.sum(turn * turn, axis=-1, keepdims=True))
+        prims[:, :3] = pos[self.owner] + rotate(quat[self.owner], self.position)
+        for axis in range(3):
+            prims[:, 3 + axis : 12 : 3] = rotate(turn, np.eye(3)[axis])
+        return prims
+
+
+def _disc_directions(light: Light) -> Array:
+    """Return directions (4, SHADOW_RAYS, 3) to points spread evenly over the light's disc."""
+    towards = np.asarray(light.direction, float)
+    towards = towards / np.linalg.norm(towards)
+    side = np.cross(towards, np.eye(3)[np.argmin(np.abs(towards))])
+    side /= np.linalg.norm(side)
+    index = np.arange(4 * SHADOW_RAYS)
+    radius = np.sqrt((index + 0.5) / len(index)) * np.tan(light.softness)
+    angle = index * (np.pi * (3.0 - np.sqrt(5.0)))  # a sunflower: even everywhere, no rows
+    offset = radius[:, None] * (np.cos(angle)[:, None] * side + np.sin(angle)[:, None] * np.cross(towards, side))
+    rays = towards + offset
+    rays /= np.linalg.norm(rays, axis=-1, keepdims=True)
+    return np.ascontiguousarray(rays.reshape(SHADOW_RAYS, 4, 3).transpose(1, 0, 2))
+
+
+class RasterCanvas:
+    """One world, camera and light, prepared: see `Canvas`."""
+
+    def __init__(self, world: World, camera: Camera, light: Light) -> None:
+        if not 0.0 <= light.softness < 0.8:
+            raise ValueError(f"`softness` must be in [0, 0.8) radians, got {light.softness}")
+        right, down, forward = camera.axes()
+        scale = camera.height / (2.0 * np.tan(camera.fov / 2.0) if camera.view_height is None else camera.view_height)
+        self._width, self._height = camera.width, camera.height
+        self._camera = np.concatenate(
+            [camera.position, right, down, forward, [scale, float(camera.view_height is not None), camera.width, camera.height]]
+        )
+        direction = np.asarray(light.direction, float) / np.linalg.norm(light.direction)
+        self._light = np.array([*direction, np.tan(light.softness), light.ambient, world.scale])
+        self._directions = _disc_directions(light)
+        fixed = _Bodies(world.fixed)
+        self._moving = _Bodies(world.moving)
+        self._fixed_prims = fixed.place(
+            np.array([b.position for b in world.fixed], float).reshape(-1, 3),
+            np.array([b.quaternion for b in world.fixed], float).reshape(-1, 4),
+        )
+        self._fixed_rects = self._rects(self._fixed_prims)
+        self._fixed_kinds = fixed.kinds
+        self._kinds = np.concatenate([fixed.kinds, self._moving.kinds])
+        shape = (camera.height, camera.width)
+        self._depth = np.full((*shape, kernels.SAMPLES), np.inf)
+        self._ident = np.full((*shape, kernels.SAMPLES), -1, np.int32)
+        self._background = np.zeros((*shape, 3), np.uint8)
+        self._trace(self._background, 0, 0, self._fixed_kinds, self._fixed_prims, self._fixed_rects, reuse=False)
+        self._tiles = np.empty((-(-camera.height // 8), -(-camera.width // 8), 4))
+        kernels.bound_tiles(self._camera, self._depth, self._tiles)
+
+    @property
+    def background(self) -> Image:
+        """Everything that never moves, (H, W, 3)."""
+        return self._background
+
+    def region(self, state: State, row: int) -> Region:
+        """Return the pixels that what moves, and its shadow, can touch."""
+        moving = self._moving.place(state.pos[row], state.quat[row])
+        return self._region(moving, self._rects(moving))
+
+    def frame(self, state: State, row: int, region: Region | None = None) -> Image:
+        """Draw the whole image, or `region`; only what moved is traced, the rest is the background."""
+        whole = (0, 0, self._width, self._height)
+        x0, y0, x1, y1 = check_region(whole if region is None else region, self._width, self._height)
+        image = self._background[y0:y1, x0:x1].copy()
+        moving = self._moving.place(state.pos[row], state.quat[row])
+        rects = self._rects(moving)
+        changed = self._region(moving, rects)
+        a, b = max(x0, changed[0]), max(y0, changed[1])
+        c, d = min(x1, changed[2]), min(y1, changed[3])
+        if a < c and b < d:
+            piece = np.empty((d - b, c - a, 3), np.uint8)
+            prims, boxes = np.concatenate([self._fixed_prims, moving]), np.concatenate([self._fixed_rects, rects])
+            self._trace(piece, a, b, self._kinds, prims, boxes, reuse=True)
+            image[b - y0 : d - y0, a - x0 : c - x0] = piece
+        return image
+
+    def traced(self, state: State, row: int) -> Image:
+        """Draw the whole image with no use of the background: what `frame` must equal."""
+        moving = self._moving.place(state.pos[row], state.quat[row])
+        prims = np.concatenate([self._fixed_prims, moving])
+        depth, ident = self._depth.copy(), self._ident.copy()
+        image = np.empty_like(self._background)
+        rects = np.concatenate([self._fixed_rects, self._rects(moving)])
+        kernels.trace(
+            image, 0, 0, self._camera, self._kinds, prims, rects, len(self._fixed_prims), self._light, self._directions,
+            depth, ident, self._background, False,
+        )  # fmt: skip
+        return image
+
+    def _trace(self, out: Image, x0: int, y0: int, kinds: NDArray, prims: Array, rects: NDArray, *, reuse: bool) -> None:
+        kernels.trace(
+            out, x0, y0, self._camera, kinds, prims, rects, len(self._fixed_prims), self._light, self._directions,
+            self._depth, self._ident, self._background, reuse,
+        )  # fmt: skip
+
+    def _region(self, moving: Array, rects: NDArray) -> Region:
+        """Return the pixels that primitives at `moving`, inside `rects` in the image, can cover or shade."""
+        x0, y0, x1, y1 = kernels.shadowed(self._camera, moving, 0, self._light, self._tiles, self._depth)
+        for a, b, c, d in rects:
+            if a < c and b < d:
+                x0, y0, x1, y1 = min(x0, a), min(y0, b), max(x1, c), max(y1, d)
+        return clip_region((int(x0), int(y0), int(x1), int(y1)), self._width, self._height)
+
+    def _rects(self, prims: Array) -> NDArray[np.int64]:
+        """Return for each primitive the pixels (n, 4) that it can cover: its box's corners, projected."""
+        signs = np.array([[i, j, k] for i in (-1, 1) for j in (-1, 1) for k in (-1, 1)], float)
+        axes = prims[:, 3:12].reshape(-1, 3, 3)
+        local = signs[None] * prims[:, None, 12:15]
+        corners = prims[:, None, :3] + np.sum(axes[:, None] * local[:, :, None, :], axis=-1)
+        offset = corners - self._camera[:3]
+        right, down, forward = (np.sum(offset * self._camera[i : i + 3], axis=-1) for i in (3, 6, 9))
+        rects = np.tile(np.array([0, 0, self._width, self._height], np.int64), (len(prims), 1))
+        perspective = self._camera[13] == 0.0
+        near = 1e-3 * self._light[5]
+        safe = np.all(forward > near, axis=1) if perspective else np.ones(len(prims), bool)
+        depth = np.where(forward > near, forward, near) if perspective else np.ones_like(forward)
+        x = self._width / 2 + right / depth * self._camera[12]
+        y = self._height / 2 + down / depth * self._camera[12]
+        for column, value, size, grow in ((0, x, self._width, -1), (1, y, self._height, -1)):
+            low, high = np.floor(value.min(axis=1)) + grow, np.ceil(value.max(axis=1)) - grow
+            rects[:, column] = np.where(safe, np.clip(low, 0, size), rects[:, column])
+            rects[:, column + 2] = np.where(safe, np.clip(high, 0, size), rects[:, column + 2])
+        return rects
