@@ -11,7 +11,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import OverrideType, QuotedString
-from hydra.errors import HydraException, OverrideParseException
+from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -79,13 +79,12 @@ def _build(config: Mapping[str, Any]) -> tuple[Scene | None, list[str]]:
         if isinstance(part, Mapping):
             parts[role], wrong = mechanism.build(role, part)
             problems += wrong
-    if model is None:
-        return None, problems
     problems += schema.rules(model) + _identity(model)
-    device = parts["device"]
-    if device is not None:
-        problems += _facts(model.outcomes, device.facts)
-    if problems:
+    device = parts.get("device")
+    facts = device.facts if device is not None else mechanism.declared_facts(config.get("device"))
+    if facts and schema.has(model, "outcomes"):
+        problems += _facts(model.outcomes, facts)
+    if problems or device is None:
         return None, problems
     outcomes = tuple(model.outcomes)
     outcome_of = {fact: outcomes.index(label) for label, facts in model.outcomes.items() for fact in facts}
@@ -129,6 +128,8 @@ def _facts(outcomes: Mapping[str, Sequence[str]], facts: Sequence[str]) -> list[
 
 def _identity(model: schema.SceneConfig) -> list[str]:
     """Return what does not fit the scene's place among the others: id, benchmark, base and stream."""
+    if not schema.has(model, "id", "benchmark"):
+        return []
     problems = []
     if model.id not in scene_ids():
         problems.append(
@@ -136,7 +137,7 @@ def _identity(model: schema.SceneConfig) -> list[str]:
         )
     elif model.benchmark != model.id.split("/")[0]:
         problems.append(f"`benchmark` is {model.benchmark!r}: the file stands under {model.id.split('/')[0]!r}")
-    if model.variant is None:
+    if not schema.has(model, "variant", "stream", "reference") or model.variant is None:
         return problems
     base = model.variant.base
     if base not in scene_ids():
@@ -170,7 +171,7 @@ def _check_overrides(raw: Mapping[str, Any], overrides: Sequence[str]) -> tuple[
     for text in overrides:
         try:
             override = parser.parse_override(text)
-        except OverrideParseException as error:
+        except HydraException as error:
             problems.append(f"override {text!r} cannot be read: {' '.join(str(error).split())}")
             continue
         key = override.key_or_group

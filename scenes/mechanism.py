@@ -65,6 +65,13 @@ def parameters(cls: type) -> tuple[str, ...]:
     return tuple(f.name for f in dataclasses.fields(cls) if f.init)
 
 
+def declared_facts(config: object) -> tuple[str, ...]:
+    """Return the facts that a device's class declares whatever its parameters, none where they depend on them."""
+    cls = target("device", config)[0] if isinstance(config, Mapping) else None
+    facts = getattr(cls, "facts", ())
+    return facts if isinstance(facts, tuple) else ()
+
+
 def build(role: str, config: Mapping[str, Any]) -> tuple[Any, list[str]]:
     """Return the device or engine that `config` describes, or None with every problem found."""
     cls, problems = target(role, config)

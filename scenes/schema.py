@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
 from scenes.catalog import suggest
 from scenes.scene import Basis, Standing, Track
@@ -88,16 +88,26 @@ class SceneConfig(_Strict):
     note: str = ""
 
 
-def parse(config: Mapping[str, Any]) -> tuple[SceneConfig | None, list[str]]:
-    """Return the typed config, or None with every key that is missing, unknown or of the wrong type or range."""
+def parse(config: Mapping[str, Any]) -> tuple[SceneConfig, list[str]]:
+    """Return the typed config, and every key that is missing, unknown or of the wrong type or range.
+
+    With problems the config has only the fields that are right: enough to check the rest in the same go.
+    """
     problems = list(_keys_not_text(config))
     if problems:
-        return None, problems
+        return SceneConfig.model_construct(), problems
     try:
-        model = SceneConfig.model_validate_json(json.dumps(config))
+        return SceneConfig.model_validate_json(json.dumps(config)), []
     except ValidationError as error:
-        return None, describe(error, SceneConfig)
-    return model, []
+        wrong = {found["loc"][0] for found in error.errors()}
+        right = {
+            name: TypeAdapter(Any if field.annotation is None else field.annotation).validate_json(
+                json.dumps(config[name]), strict=True
+            )
+            for name, field in SceneConfig.model_fields.items()
+            if name in config and name not in wrong
+        }
+        return SceneConfig.model_construct(**right), describe(error, SceneConfig)
 
 
 def describe(error: ValidationError, model: type[BaseModel] | None = None, at: str = "") -> list[str]:
@@ -139,21 +149,34 @@ def _keys_not_text(node: object, at: str = "") -> Iterable[str]:
 
 def rules(model: SceneConfig) -> list[str]:
     """Return what is wrong beyond types: labels, reference, camera, light."""
-    problems = []
-    if len(model.outcomes) < 2:
-        problems.append(f"`outcomes` has {len(model.outcomes)} label(s): a benchmark item needs at least two")
-    problems += [f"`outcomes.{label}` names no fact" for label, facts in model.outcomes.items() if not facts]
-    problems += [f"`outcomes` has the label {label!r}: it must not be blank" for label in model.outcomes if not label.strip()]
-    problems += _reference(model)
-    camera = model.camera
-    forward = [b - a for a, b in zip(camera.position, camera.target, strict=True)]
-    if not any(forward):
-        problems.append(f"`camera.target` is {list(camera.target)}, which is also its position: it must look somewhere")
-    elif _parallel(forward, camera.up):
-        problems.append(f"`camera.up` is {list(camera.up)}, along the view: for a view from above use [0, 1, 0]")
-    if not any(model.light.direction):
+    problems = _outcomes(model.outcomes) if has(model, "outcomes") else []
+    problems += _reference(model) if has(model, "outcomes", "reference", "track") else []
+    problems += _camera(model.camera) if has(model, "camera") else []
+    if has(model, "light") and not any(model.light.direction):
         problems.append("`light.direction` is [0, 0, 0]: it must point towards the light")
     return problems
+
+
+def has(model: SceneConfig, *names: str) -> bool:
+    """Tell whether all of these fields were right (see `parse`)."""
+    return all(hasattr(model, name) for name in names)
+
+
+def _outcomes(outcomes: Mapping[str, list[str]]) -> list[str]:
+    problems = [f"`outcomes.{label}` names no fact" for label, facts in outcomes.items() if not facts]
+    problems += [f"`outcomes` has the label {label!r}: it must not be blank" for label in outcomes if not label.strip()]
+    if len(outcomes) < 2:
+        problems.append(f"`outcomes` has {len(outcomes)} label(s): a benchmark item needs at least two")
+    return problems
+
+
+def _camera(camera: CameraConfig) -> list[str]:
+    forward = [b - a for a, b in zip(camera.position, camera.target, strict=True)]
+    if not any(forward):
+        return [f"`camera.target` is {list(camera.target)}, which is also its position: it must look somewhere"]
+    if _parallel(forward, camera.up):
+        return [f"`camera.up` is {list(camera.up)}, along the view: for a view from above use [0, 1, 0]"]
+    return []
 
 
 def _parallel(a: Iterable[float], b: Iterable[float]) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import toy
 import pytest
+import toy
 
 from scenes import catalog, mechanism
 
