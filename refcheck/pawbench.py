@@ -282,7 +282,8 @@ def _track(
     step: Callable[[int], Any],
 ) -> dict[str, Any]:
     """Score one model on one track. One infrastructure failure leaves every aggregate null."""
-    scenes, blockers = policy.track(track), []
+    scenes = policy.track(track)
+    blockers: list[dict[str, Any]] = []
     entries, nulls = [], []
     for scene in scenes:
         kinds = Counter(row.observation for row in held[scene.scene_id])
@@ -290,8 +291,13 @@ def _track(
         counts = [seen[label] for label in scene.outcomes]
         failures = [row for row in held[scene.scene_id] if row.observation == "infrastructure_failure"]
         blockers += [
-            {"model_or_lane": model, "track": track, "scene_id": scene.scene_id}
-            | {"repeat_index": row.repeat, "failure_code": row.failure_code}
+            {
+                "model_or_lane": model,
+                "track": track,
+                "scene_id": scene.scene_id,
+                "repeat_index": row.repeat,
+                "failure_code": row.failure_code,
+            }
             for row in failures
         ]
         passes = bool(metrics.passes_gate(kinds["null_observation"])) and sum(counts) > 0
