@@ -18,7 +18,7 @@ from simulators.render import textures as tx
 
 BOX, SPHERE, CYLINDER, CAPSULE = range(4)
 SAMPLES = 4
-OFFSETS = ((0.125, 0.625), (0.375, 0.125), (0.625, 0.875), (0.875, 0.375))  # a rotated grid: no two share a row or column
+OFFSETS = np.array([[0.125, 0.625], [0.375, 0.125], [0.625, 0.875], [0.875, 0.375]])  # a rotated grid: no two share a row or column
 MISS = np.inf
 
 
@@ -90,9 +90,9 @@ def _hit_sphere(r, ox, oy, oz, dx, dy, dz):
 
 
 @jit
-def hit(kind, p, ox, oy, oz, dx, dy, dz):
+def hit(kind, prims, i, ox, oy, oz, dx, dy, dz):
     """Return the distance at which a ray, in a primitive's axes, enters it from outside; inf for a miss."""
-    hx, hy, hz, fillet = p[12], p[13], p[14], p[15]
+    hx, hy, hz, fillet = prims[i, 12], prims[i, 13], prims[i, 14], prims[i, 15]
     if kind == SPHERE:
         near, far = _hit_sphere(hx, ox, oy, oz, dx, dy, dz)
         return near if near < far and near > 0.0 else MISS
@@ -126,9 +126,9 @@ def hit(kind, p, ox, oy, oz, dx, dy, dz):
 
 
 @jit
-def normal(kind, p, x, y, z):
+def normal(kind, prims, i, x, y, z):
     """Return the outward unit normal of a primitive at a surface point, both in its axes."""
-    hx, hy, hz, fillet = p[12], p[13], p[14], p[15]
+    hx, hy, hz, fillet = prims[i, 12], prims[i, 13], prims[i, 14], prims[i, 15]
     if kind == SPHERE:
         return x / hx, y / hx, z / hx
     if kind == CAPSULE:
@@ -160,34 +160,34 @@ def normal(kind, p, x, y, z):
 
 
 @jit
-def to_local(p, x, y, z):
+def to_local(prims, i, x, y, z):
     """Rotate a world vector into a primitive's axes."""
-    return p[3] * x + p[6] * y + p[9] * z, p[4] * x + p[7] * y + p[10] * z, p[5] * x + p[8] * y + p[11] * z
+    return prims[i, 3] * x + prims[i, 6] * y + prims[i, 9] * z, prims[i, 4] * x + prims[i, 7] * y + prims[i, 10] * z, prims[i, 5] * x + prims[i, 8] * y + prims[i, 11] * z
 
 
 @jit
-def to_world(p, x, y, z):
+def to_world(prims, i, x, y, z):
     """Rotate a vector of a primitive's axes into the world's."""
-    return p[3] * x + p[4] * y + p[5] * z, p[6] * x + p[7] * y + p[8] * z, p[9] * x + p[10] * y + p[11] * z
+    return prims[i, 3] * x + prims[i, 4] * y + prims[i, 5] * z, prims[i, 6] * x + prims[i, 7] * y + prims[i, 8] * z, prims[i, 9] * x + prims[i, 10] * y + prims[i, 11] * z
 
 
 @jit
-def cast(kind, p, ox, oy, oz, dx, dy, dz):
+def cast(kinds, prims, i, ox, oy, oz, dx, dy, dz):
     """Return the distance at which a world ray enters a primitive; inf for a miss."""
-    ox, oy, oz = ox - p[0], oy - p[1], oz - p[2]
+    ox, oy, oz = ox - prims[i, 0], oy - prims[i, 1], oz - prims[i, 2]
     b = ox * dx + oy * dy + oz * dz
-    if b > p[16] or ox * ox + oy * oy + oz * oz - b * b > p[16] * p[16]:
+    if b > prims[i, 16] or ox * ox + oy * oy + oz * oz - b * b > prims[i, 16] * prims[i, 16]:
         return MISS
-    ox, oy, oz = to_local(p, ox, oy, oz)
-    dx, dy, dz = to_local(p, dx, dy, dz)
-    return hit(kind, p, ox, oy, oz, dx, dy, dz)
+    ox, oy, oz = to_local(prims, i, ox, oy, oz)
+    dx, dy, dz = to_local(prims, i, dx, dy, dz)
+    return hit(kinds[i, 0], prims, i, ox, oy, oz, dx, dy, dz)
 
 
 @jit
-def may_shadow(p, light, x, y, z):
+def may_shadow(prims, i, light, x, y, z):
     """Say whether a primitive can stand between a point and any part of the light. Errs towards yes."""
-    ox, oy, oz = x - p[0], y - p[1], z - p[2]
-    r, spread = p[16], light[3]
+    ox, oy, oz = x - prims[i, 0], y - prims[i, 1], z - prims[i, 2]
+    r, spread = prims[i, 16], light[3]
     square = ox * ox + oy * oy + oz * oz
     along = -(ox * light[0] + oy * light[1] + oz * light[2])
     if along < -r:
@@ -195,30 +195,38 @@ def may_shadow(p, light, x, y, z):
     e = (math.sqrt(square) + r) * spread * 1.001 + 1.0e-9 * light[5]  # how far a ray to the disc's edge strays from the middle one
     if square - along * along > (r + e) ** 2:
         return False
-    ox, oy, oz = to_local(p, ox, oy, oz)
-    dx, dy, dz = to_local(p, light[0], light[1], light[2])
-    near, far = _hit_box(p[12] + e, p[13] + e, p[14] + e, ox, oy, oz, dx, dy, dz)
-    return near <= far and far > 0.0
+    ox, oy, oz = to_local(prims, i, ox, oy, oz)
+    dx, dy, dz = to_local(prims, i, light[0], light[1], light[2])
+    for _ in range(3):  # where the middle ray leaves the grown box bounds how far others stray in it: grow it by that, again
+        near, far = _hit_box(prims[i, 12] + e, prims[i, 13] + e, prims[i, 14] + e, ox, oy, oz, dx, dy, dz)
+        if near > far or far <= 0.0:
+            return False
+        e = min(e, far * spread * 1.001 + 1.0e-9 * light[5])
+    return True
 
 
 @jit
-def lit(kinds, prims, own, light, directions, x, y, z):
+def lit(kinds, prims, own, light, directions, group, x, y, z):
     """Return the share of the light's disc that a point of primitive `own` sees (all shapes are convex: none shades itself)."""
-    blocked = np.zeros(directions.shape[0], np.uint8)
+    blocked, count = 0, directions.shape[1]
     for i in range(len(kinds)):
-        if i == own or not may_shadow(prims[i], light, x, y, z):
+        if i == own or not may_shadow(prims, i, light, x, y, z):
             continue
-        for k in range(len(directions)):
-            if not blocked[k]:
-                d = directions[k]
-                blocked[k] = cast(kinds[i, 0], prims[i], x, y, z, d[0], d[1], d[2]) < MISS
-    return 1.0 - blocked.sum() / len(directions)
+        for k in range(count):
+            if not (blocked >> k) & 1:
+                dx, dy, dz = directions[group, k, 0], directions[group, k, 1], directions[group, k, 2]
+                if cast(kinds, prims, i, x, y, z, dx, dy, dz) < MISS:
+                    blocked |= 1 << k
+    free = 0
+    for k in range(count):
+        free += 1 - ((blocked >> k) & 1)
+    return free / count
 
 
 @jit
-def surface(kinds, p, x, y, z, nx, ny, nz, unit, footprint):
+def surface(kinds, prims, i, x, y, z, nx, ny, nz, unit, footprint):
     """Return colour (linear r, g, b), shading normal and how metallic a surface point is, all in the primitive's axes."""
-    shape, texture, grain = kinds[0], kinds[1], kinds[2]
+    shape, texture, grain = kinds[i, 0], kinds[i, 1], kinds[i, 2]
     share, bright, metal = 0.0, 1.0, 0.0
     if texture == tx.WOOD or texture == tx.BRUSHED:
         a, b, c = x, y, z
@@ -226,7 +234,7 @@ def surface(kinds, p, x, y, z, nx, ny, nz, unit, footprint):
             a, b, c = y, z, x
         elif grain == 2:
             a, b, c = z, x, y
-        shift = 0.37 * p[12] + 1.7 * p[13] + 2.9 * p[14]  # so that two boards of other sizes differ
+        shift = 0.37 * prims[i, 12] + 1.7 * prims[i, 13] + 2.9 * prims[i, 14]  # so that two boards of other sizes differ
         if texture == tx.WOOD:
             share = 0.45 * tx.wood(a, b + shift, c + 0.6 * shift, unit, footprint)
         else:
@@ -234,11 +242,11 @@ def surface(kinds, p, x, y, z, nx, ny, nz, unit, footprint):
     elif texture == tx.FELT:
         bright = tx.felt(x, y, z, unit, footprint)
     elif texture == tx.PIPS and shape == BOX:
-        axis, depth, u, v, hu, hv = 2, z, x, y, p[12], p[13]
+        axis, depth, u, v, hu, hv = 2, z, x, y, prims[i, 12], prims[i, 13]
         if abs(nx) > 0.999:
-            axis, depth, u, v, hu, hv = 0, x, y, z, p[13], p[14]
+            axis, depth, u, v, hu, hv = 0, x, y, z, prims[i, 13], prims[i, 14]
         elif abs(ny) > 0.999:
-            axis, depth, u, v, hu, hv = 1, y, z, x, p[14], p[12]
+            axis, depth, u, v, hu, hv = 1, y, z, x, prims[i, 14], prims[i, 12]
         least = min(hu, hv)
         if max(abs(nx), max(abs(ny), abs(nz))) > 0.999:
             inside, du, dv = tx.pip_offset(u / hu, v / hv, tx.pips_of_face(axis, depth > 0.0))
@@ -254,17 +262,17 @@ def surface(kinds, p, x, y, z, nx, ny, nz, unit, footprint):
                     nx, ny = du, dv
     elif texture == tx.COIN and shape == CYLINDER:
         metal = 0.8
-        radius = p[12]
+        radius = prims[i, 12]
         if abs(nz) > 0.9:
             heads = nz > 0.0
             side = 1.0 if heads else -1.0
-            u, v, blur = side * x / radius, y / radius, footprint / radius
+            u, v, blur = x / radius, side * y / radius, footprint / radius  # half a turn about x leaves both upright
             relief, dark = tx.coin_face(u, v, heads, blur)
             step = max(0.012, blur)
             right, _ = tx.coin_face(u + step, v, heads, blur)
             up, _ = tx.coin_face(u, v + step, heads, blur)
-            nx -= side * 0.035 * (right - relief) / step
-            ny -= 0.035 * (up - relief) / step
+            nx -= 0.035 * (right - relief) / step
+            ny -= side * 0.035 * (up - relief) / step
             share = 0.72 * dark
             metal *= 1.0 - 0.85 * dark
         else:
@@ -273,37 +281,36 @@ def surface(kinds, p, x, y, z, nx, ny, nz, unit, footprint):
     n = 1.0 / math.sqrt(nx * nx + ny * ny + nz * nz)
     keep = (1.0 - share) * bright
     red, green, blue = (
-        p[17] * keep + p[20] * share,
-        p[18] * keep + p[21] * share,
-        p[19] * keep + p[22] * share,
+        prims[i, 17] * keep + prims[i, 20] * share,
+        prims[i, 18] * keep + prims[i, 21] * share,
+        prims[i, 19] * keep + prims[i, 22] * share,
     )
     return red, green, blue, nx * n, ny * n, nz * n, metal
 
 
 @jit
-def shade(kinds, prims, i, light, directions, ox, oy, oz, dx, dy, dz, t, footprint):
+def shade(kinds, prims, i, light, directions, group, ox, oy, oz, dx, dy, dz, t, footprint):
     """Return the linear colour that a ray sees of primitive `i` at distance `t`."""
-    p = prims[i]
     wx, wy, wz = ox + t * dx, oy + t * dy, oz + t * dz
-    x, y, z = to_local(p, wx - p[0], wy - p[1], wz - p[2])
-    gx, gy, gz = normal(kinds[i, 0], p, x, y, z)
-    r, g, b, nx, ny, nz, metal = surface(kinds[i], p, x, y, z, gx, gy, gz, light[5], footprint)
-    gx, gy, gz = to_world(p, gx, gy, gz)
-    nx, ny, nz = to_world(p, nx, ny, nz)
+    x, y, z = to_local(prims, i, wx - prims[i, 0], wy - prims[i, 1], wz - prims[i, 2])
+    gx, gy, gz = normal(kinds[i, 0], prims, i, x, y, z)
+    r, g, b, nx, ny, nz, metal = surface(kinds, prims, i, x, y, z, gx, gy, gz, light[5], footprint)
+    gx, gy, gz = to_world(prims, i, gx, gy, gz)
+    nx, ny, nz = to_world(prims, i, nx, ny, nz)
     key = max(nx * light[0] + ny * light[1] + nz * light[2], 0.0)
     if gx * light[0] + gy * light[1] + gz * light[2] <= 0.0:
         key = 0.0
     if key > 0.0:
         e = 1.0e-7 * light[5]
-        key *= lit(kinds, prims, i, light, directions, wx + e * gx, wy + e * gy, wz + e * gz)
-    ambient, rough = light[4], max(p[23], 0.08)
+        key *= lit(kinds, prims, i, light, directions, group, wx + e * gx, wy + e * gy, wz + e * gz)
+    ambient, rough = light[4], max(prims[i, 23], 0.08)
     turn = 2.0 * (dx * nx + dy * ny + dz * nz)
     mx, my, mz = dx - turn * nx, dy - turn * ny, dz - turn * nz  # the mirrored ray
-    diffuse = ambient * (0.78 + 0.22 * nz) + (1.0 - ambient) * 1.18 * key
+    diffuse = ambient * (0.78 + 0.22 * nz) + (1.0 - ambient) * 1.35 * key
     glint = max(mx * light[0] + my * light[1] + mz * light[2], 0.0)
     shiny = (1.0 - rough) ** 2
     power = 2.0 / rough**4 + 2.0
-    gloss = shiny * (1.0 if key > 0.0 else 0.0) * min(key * 4.0, 1.0) * glint**power
+    gloss = shiny * min(key * 4.0, 1.0) * (glint**power if glint > 0.5 else 0.0)
     sheen = 0.04 + 0.5 * shiny * max(1.0 + 0.5 * turn, 0.0) ** 5  # more of the room at a grazing look
     room = (0.30 + 0.70 * tx.smoothstep(-0.25, 0.95, mz)) * (0.55 + 0.45 * min(key * 2.0, 1.0))
     body = (1.0 - 0.6 * metal) * diffuse + 0.75 * metal * room
@@ -333,7 +340,7 @@ def nearest(kinds, prims, rects, first, px, py, t, who, ox, oy, oz, dx, dy, dz):
     """Return (t, who) of the nearest of the primitives from `first` on, starting from what was found before."""
     for i in range(first, len(kinds)):
         if rects[i, 0] <= px < rects[i, 2] and rects[i, 1] <= py < rects[i, 3]:
-            s = cast(kinds[i, 0], prims[i], ox, oy, oz, dx, dy, dz)
+            s = cast(kinds, prims, i, ox, oy, oz, dx, dy, dz)
             if s < t:
                 t, who = s, i
     return t, who
@@ -355,7 +362,7 @@ def trace(out, x0, y0, camera, kinds, prims, rects, moving, light, directions, d
             same = reuse
             if reuse:
                 for k in range(SAMPLES):
-                    ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k][0], py + OFFSETS[k][1])
+                    ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k, 0], py + OFFSETS[k, 1])
                     t0 = depth[py, px, k]
                     t, _ = nearest(kinds, prims, rects, first, px, py, t0, 0, ox, oy, oz, dx, dy, dz)
                     if t < t0:
@@ -363,16 +370,17 @@ def trace(out, x0, y0, camera, kinds, prims, rects, moving, light, directions, d
                         break
                     if t0 < MISS:
                         for i in range(moving, len(kinds)):
-                            if may_shadow(prims[i], light, ox + t * dx, oy + t * dy, oz + t * dz):
+                            if may_shadow(prims, i, light, ox + t * dx, oy + t * dy, oz + t * dz):
                                 same = False
                                 break
                     if not same:
                         break
             if same:
-                out[row, column] = known[py, px]
+                for j in range(3):
+                    out[row, column, j] = known[py, px, j]
                 continue
             for k in range(SAMPLES):
-                ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k][0], py + OFFSETS[k][1])
+                ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k, 0], py + OFFSETS[k, 1])
                 t, who = MISS, np.int64(-1)
                 if reuse:
                     t, who = depth[py, px, k], np.int64(ident[py, px, k])
@@ -383,7 +391,7 @@ def trace(out, x0, y0, camera, kinds, prims, rects, moving, light, directions, d
                     r, g, b = backdrop(dx, dy, dz)
                 else:
                     footprint = 0.6 / camera[12] * (1.0 if camera[13] > 0.0 else t)
-                    r, g, b = shade(kinds, prims, who, light, directions[k], ox, oy, oz, dx, dy, dz, t, footprint)
+                    r, g, b = shade(kinds, prims, who, light, directions, k, ox, oy, oz, dx, dy, dz, t, footprint)
                 red, green, blue = red + r, green + g, blue + b
             out[row, column, 0] = encode(red / SAMPLES)
             out[row, column, 1] = encode(green / SAMPLES)
@@ -397,17 +405,17 @@ def shadowed(camera, prims, moving, light, tiles, depth):
     `tiles` (h, w, 4) bounds the background's hit points of each 8x8 pixels by a ball (centre, radius; below 0: none).
     """
     x0, y0, x1, y1 = depth.shape[1], depth.shape[0], 0, 0
-    grown = np.empty(prims.shape[1])
+    grown = np.empty((1, prims.shape[1]))
     for ty in range(tiles.shape[0]):
         for tc in range(tiles.shape[1]):
             if tiles[ty, tc, 3] < 0.0:
                 continue
             bx, by, bz, radius = tiles[ty, tc]
             for i in range(moving, len(prims)):
-                grown[:] = prims[i]
-                grown[12:15] += radius
-                grown[16] += radius
-                if not may_shadow(grown, light, bx, by, bz):
+                grown[0] = prims[i]
+                grown[0, 12:15] += radius
+                grown[0, 16] += radius
+                if not may_shadow(grown, 0, light, bx, by, bz):
                     continue
                 for py in range(8 * ty, min(8 * ty + 8, depth.shape[0])):
                     for px in range(8 * tc, min(8 * tc + 8, depth.shape[1])):
@@ -416,8 +424,8 @@ def shadowed(camera, prims, moving, light, tiles, depth):
                         for k in range(SAMPLES):
                             t = depth[py, px, k]
                             if t < MISS:
-                                ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k][0], py + OFFSETS[k][1])
-                                if may_shadow(prims[i], light, ox + t * dx, oy + t * dy, oz + t * dz):
+                                ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k, 0], py + OFFSETS[k, 1])
+                                if may_shadow(prims, i, light, ox + t * dx, oy + t * dy, oz + t * dz):
                                     x0, y0, x1, y1 = min(x0, px), min(y0, py), max(x1, px + 1), max(y1, py + 1)
                                     break
     return x0, y0, x1, y1
@@ -434,7 +442,7 @@ def bound_tiles(camera, depth, tiles):
                     for k in range(SAMPLES):
                         t = depth[py, px, k]
                         if t < MISS:
-                            ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k][0], py + OFFSETS[k][1])
+                            ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k, 0], py + OFFSETS[k, 1])
                             for j, v in enumerate((ox + t * dx, oy + t * dy, oz + t * dz)):
                                 low[j], high[j] = min(low[j], v), max(high[j], v)
             if low[0] > high[0]:

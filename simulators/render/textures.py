@@ -63,10 +63,13 @@ def wood(along, across, depth, unit, footprint):
     bend = noise(a * 5.0, c * 9.0, d * 9.0) + 0.35 * noise(a * 14.0 + 7.0, c * 31.0, d * 31.0)
     rings = 0.5 + 0.5 * math.sin(2.0 * math.pi * (c * 42.0 + d * 23.0 + 1.9 * bend))
     rings = rings * rings
-    fibre = noise(a * 45.0, c * 900.0, d * 900.0) - 0.5
-    streak = noise(a * 12.0, c * 220.0 + 3.0, d * 220.0) - 0.5
     grain = 0.42 * ((rings - 0.375) * fade(60.0, pixel) + 0.375)
-    grain += 0.35 * fibre * fade(900.0, pixel) + 0.3 * streak * fade(220.0, pixel)
+    share = fade(900.0, pixel)
+    if share > 0.0:
+        grain += 0.35 * share * (noise(a * 45.0, c * 900.0, d * 900.0) - 0.5)
+    share = fade(220.0, pixel)
+    if share > 0.0:
+        grain += 0.3 * share * (noise(a * 12.0, c * 220.0 + 3.0, d * 220.0) - 0.5)
     return min(max(grain + 0.12, 0.0), 1.0)
 
 
@@ -75,9 +78,14 @@ def felt(x, y, z, unit, footprint):
     """Return a brightness factor about 1 of short fibres at a place [m]."""
     x, y, z, pixel = x / unit, y / unit, z / unit, footprint / unit
     cloud = noise(x * 45.0, y * 45.0, z * 45.0) - 0.5
-    fleck = noise(x * 1700.0, y * 1700.0, z * 1700.0) - 0.5
-    tuft = noise(x * 500.0 + 11.0, y * 500.0, z * 500.0) - 0.5
-    return 1.0 + 0.07 * cloud + 0.28 * fleck * fade(1700.0, pixel) + 0.2 * tuft * fade(500.0, pixel)
+    bright = 1.0 + 0.07 * cloud
+    share = fade(1700.0, pixel)
+    if share > 0.0:
+        bright += 0.28 * share * (noise(x * 1700.0, y * 1700.0, z * 1700.0) - 0.5)
+    share = fade(500.0, pixel)
+    if share > 0.0:
+        bright += 0.2 * share * (noise(x * 500.0 + 11.0, y * 500.0, z * 500.0) - 0.5)
+    return bright
 
 
 @jit
