@@ -31,7 +31,7 @@ def load_scene(id: str, overrides: Iterable[str] = ()) -> Scene:
 
     Raises `SceneError` with every problem of file and overrides.
     """
-    return build_scene(compose_scene(id, overrides), _where(id, tuple(overrides)))
+    return build_scene(compose_scene(id, overrides), where(id, tuple(overrides)))
 
 
 def compose_scene(id: str, overrides: Iterable[str] = ()) -> dict[str, Any]:
@@ -49,9 +49,9 @@ def compose_scene(id: str, overrides: Iterable[str] = ()) -> dict[str, Any]:
             composed = compose("config", overrides=[f"scene={id}", *for_hydra])
         plain = OmegaConf.to_container(composed.scene, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
-        raise SceneError(*problems, f"{_where(id, overrides)}: {' '.join(str(error).split())}") from error
+        raise SceneError(*problems, f"{where(id, overrides)}: {' '.join(str(error).split())}") from error
     if problems:  # tell what is wrong with the rest in the same breath
-        raise SceneError(*problems, *_problems(plain, _where(id, overrides)))  # type: ignore[arg-type]
+        raise SceneError(*problems, *_problems(plain, where(id, overrides)))  # type: ignore[arg-type]
     return plain  # type: ignore[return-value]
 
 
@@ -67,7 +67,8 @@ def _problems(config: Mapping[str, Any], where: str) -> list[str]:
     return [f"{where}: {problem}" for problem in _build(config)[1]]
 
 
-def _where(id: str, overrides: Sequence[str]) -> str:
+def where(id: str, overrides: Sequence[str]) -> str:
+    """Return how messages name a scene: its file, or the words that changed it."""
     return f"scene={id} with {' '.join(overrides)}" if overrides else str(catalog.scene_file(id))
 
 

@@ -100,11 +100,10 @@ def parse(config: Mapping[str, Any]) -> tuple[SceneConfig, list[str]]:
         return SceneConfig.model_validate_json(json.dumps(config)), []
     except ValidationError as error:
         wrong = {found["loc"][0] for found in error.errors()}
+        hints: dict[str, Any] = {name: field.annotation for name, field in SceneConfig.model_fields.items()}
         right = {
-            name: TypeAdapter(Any if field.annotation is None else field.annotation).validate_json(
-                json.dumps(config[name]), strict=True
-            )
-            for name, field in SceneConfig.model_fields.items()
+            name: TypeAdapter(hint).validate_json(json.dumps(config[name]), strict=True)
+            for name, hint in hints.items()
             if name in config and name not in wrong
         }
         return SceneConfig.model_construct(**right), describe(error, SceneConfig)

@@ -1,0 +1,68 @@
+"""`quincunx list`: the scenes there are, read as they are written. Imports no physics, so that it answers at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from refcheck.command import Answer, Option, Request
+from scenes.catalog import SceneError, raw_scene
+
+SUMMARY = "the scenes: outcomes, reference and its standing, basis, engine"
+OPTIONS: tuple[Option, ...] = ()
+USES_SCENES = "optional"
+
+
+def run(request: Request) -> Answer:
+    """Return one row a scene. Raises `SceneError` with every file that cannot be read; `verify` checks what they say."""
+    rows, problems = [], list[str]()
+    for id in request.scenes:
+        try:
+            rows.append(row(id, raw_scene(id)))
+        except SceneError as error:
+            problems += error.problems
+    if problems:
+        raise SceneError(*problems)
+    return Answer({"scenes": rows}, (_table(rows),))
+
+
+def row(id: str, raw: dict[str, Any]) -> dict[str, Any]:
+    """Return what is listed of a scene; a key that its file lacks is None."""
+    reference = raw.get("reference") or {}
+    return {
+        "id": id,
+        "title": raw.get("title"),
+        "benchmark": raw.get("benchmark"),
+        "track": raw.get("track"),
+        "group": raw.get("group"),
+        "outcomes": [str(label) for label in raw.get("outcomes") or {}],
+        "q": reference.get("q"),
+        "standing": reference.get("standing"),
+        "basis": raw.get("basis"),
+        "device": _class(raw.get("device")),
+        "engine": _class(raw.get("engine")),
+        "variant": raw.get("variant"),
+        "stream": raw.get("stream"),
+    }
+
+
+def _class(part: Any) -> str | None:
+    return str(part.get("_target_", "")).rsplit(".", 1)[-1].lower() or None if isinstance(part, dict) else None
+
+
+def _table(rows: list[dict[str, Any]]) -> Any:
+    from rich.table import Table
+
+    table = Table(title=f"{len(rows)} scenes", title_justify="left")
+    for name in ("scene", "title", "group", "outcomes", "reference", "basis", "engine"):
+        table.add_column(name, no_wrap=name == "scene")
+    for one in rows:
+        outcomes = ", ".join(one["outcomes"])
+        if len(outcomes) > 30:
+            outcomes = f"{len(one['outcomes'])}: {one['outcomes'][0]} ... {one['outcomes'][-1]}"
+        table.add_row(
+            *(
+                str(cell)
+                for cell in (one["id"], one["title"], one["group"], outcomes, one["standing"], one["basis"], one["engine"])
+            )
+        )
+    return table

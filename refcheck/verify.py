@@ -1,0 +1,300 @@
+"""`quincunx verify`: does a scene's own physics give its reference? A sequential certificate, by simulation alone.
+
+It refuses to know how an outcome could be drawn; it counts what rollouts ended in, in index order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.random import Generator, Philox
+from rich.table import Table
+
+from refcheck.command import COMPLETED, NOT_MET, Answer, Option, Request, UserError
+from refcheck.inference import LOOK, PValue, SequentialTest, SequentialVerdict, p_value
+from refcheck.simulate import slices, tally_of
+from refcheck.tally import Tally
+from scenes.load import load_scene
+from scenes.scene import Basis, Scene
+from simulators.device import Rollouts
+from simulators.engines.loop import physics_digest
+from simulators.execute import open_executor, run_slices
+
+SUMMARY = "certify, refute or leave undecided a scene's reference, by its own physics"
+OPTIONS = (
+    Option("epsilon", "float", None, "total variation distance that matters, by default the scene's own", low=1e-4, high=0.99),
+    Option("alpha", "float", 0.01, "error rate of `holds` and of `fails`, each, over all looks at once", low=1e-9, high=0.49),
+    Option("null_limit", "float", 0.02, "largest share of rollouts that may end in no outcome", low=1e-4, high=0.99),
+    Option("budget", "int", 50_000, "most rollouts a scene", low=LOOK, high=100_000_000),
+    Option("seconds", "float", None, "most seconds a scene; then it is undecided (and depends on the machine)", low=0.1),
+    Option("seed", "int", 0, "seed of the launches", low=0, high=2**64 - 1),
+    Option("workers", "int", None, "processes, by default one a core; the certificate is the same", low=1, high=1024),
+    Option("require", "str", None, "exit with status 1 unless every scene says so", choices=("holds", "fails", "decided")),
+)
+USES_SCENES = True
+
+Verdict = Literal["holds", "fails", "undecided", "consistent (assumption)"]
+NOT_YET = "not yet"
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A share with its time-uniform interval and the limit it is held to."""
+
+    value: float
+    lower: float
+    upper: float
+    limit: float
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """What integrated the rollouts."""
+
+    name: str
+    version: str
+    steps_per_second: int
+    time_limit: float
+
+
+@dataclass(frozen=True)
+class SettleTime:
+    """Simulated seconds from release to rest, over the rollouts that came to rest; NaN where none did."""
+
+    median: float
+    p95: float
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What else speaks for the physics: whether each check ran, and how it ended."""
+
+    second_integrator: str = NOT_YET
+    step_halving: str = NOT_YET
+    knock_out: str = NOT_YET
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The result of verify. `lower` and `upper` bound the distance of the scene's true distribution from `q`.
+
+    `reason` says what decided: `distance`, `nulls`, or what ran out. `p_value` is for an n fixed beforehand: it describes the
+    tally and decides nothing. `first_rest_disagree` is the share of outcomes whose first commitment was another one.
+    All but `seconds` and `rollouts_per_second` follow from scene, digest, seed and options, whatever the workers.
+    """
+
+    scene: str
+    digest: str
+    stream: str
+    seed: int
+    verdict: Verdict
+    reason: str
+    tally: Tally
+    q: Mapping[str, str]
+    tvd: float
+    lower: float
+    upper: float
+    epsilon: float
+    alpha: float
+    null_rate: Rate
+    p_value: PValue
+    basis: Basis
+    engine: EngineSettings
+    n: int
+    looks: int
+    first_rest_disagree: float
+    settle_time: SettleTime
+    seconds: float
+    rollouts_per_second: float
+    evidence: Evidence = field(default_factory=Evidence)
+
+
+def certify(
+    scene: Scene,
+    *,
+    epsilon: float | None = None,
+    alpha: float = 0.01,
+    null_limit: float = 0.02,
+    seed: int = 0,
+    budget: int = 50_000,
+    seconds: float | None = None,
+    executor: Executor | None = None,
+    workers: int = 1,
+    advance: Callable[[int], Any] = lambda count: None,
+) -> Certificate:
+    """Run `scene` in looks of 256 rollouts until the sequential test decides, or `budget` or `seconds` [s] run out.
+
+    `executor` runs slices ahead, enough for `workers`; what is in flight at the verdict is dropped. `advance(count)` hears
+    of every look. Raises `ValueError` for a scene without an exact `q`, `InfrastructureError` when a worker dies.
+    """
+    epsilon = scene.epsilon if epsilon is None else epsilon
+    test = SequentialTest(scene.q(), epsilon, alpha, null_limit)
+    state, seen, waiting = test.state, list[_Look](), list[Rollouts]()
+    begun, ran_out = time.monotonic(), "budget"
+    # Look sizes divide by slice sizes, so that a look is a whole number of slices; the last may be short.
+    stream = run_slices(
+        scene.engine, scene.device, seed, scene.stream, slices(0, budget), executor, ahead=max(2, 2 * workers)
+    )  # fmt: skip
+    try:
+        count = held = 0
+        for part in stream:
+            waiting.append(part)
+            held += len(part)
+            if held < LOOK and count + held < budget:
+                continue
+            look = _columns(waiting)
+            state = test.update(scene.outcome(look.fact))
+            seen.append(look)
+            count, held, waiting = count + held, 0, []
+            advance(len(look.fact))
+            if state.verdict != "undecided":
+                break
+            if seconds is not None and time.monotonic() - begun >= seconds:
+                ran_out = "seconds"
+                break
+    finally:
+        stream.close()  # type: ignore[attr-defined]
+    return _certificate(scene, state, seen, epsilon, alpha, null_limit, seed, time.monotonic() - begun, ran_out)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The columns of a look that a certificate needs; final states would fill the memory."""
+
+    fact: np.ndarray
+    null: np.ndarray
+    first: np.ndarray
+    settle_time: np.ndarray
+
+
+def _columns(parts: Sequence[Rollouts] | Sequence[_Look]) -> _Look:
+    return _Look(
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in ("fact", "null", "first", "settle_time"))
+    )
+
+
+def _certificate(
+    scene: Scene,
+    state: SequentialVerdict,
+    seen: Sequence[_Look],
+    epsilon: float,
+    alpha: float,
+    null_limit: float,
+    seed: int,
+    seconds: float,
+    ran_out: str,
+) -> Certificate:
+    rows = _columns(seen)
+    tally = tally_of(scene, rows.fact, rows.null)
+    outcome, first = scene.outcome(rows.fact), scene.outcome(rows.first)
+    both = (outcome >= 0) & (first >= 0)
+    settled = rows.settle_time[~np.isnan(rows.settle_time)]
+    verdict: Verdict = state.verdict
+    if verdict == "holds" and scene.basis == "assumption":
+        verdict = "consistent (assumption)"  # physics that assumes the answer can agree with it, not certify it
+    reason = state.reason or (ran_out if state.verdict == "undecided" else "distance")
+    draws = Generator(Philox(key=np.array([seed, 0], np.uint64)))
+    exact = scene.reference.q or {}
+    return Certificate(
+        scene=scene.id,
+        digest=physics_digest(scene.device, scene.engine),
+        stream=scene.stream,
+        seed=seed,
+        verdict=verdict,
+        reason=reason,
+        tally=tally,
+        q={label: str(exact[label]) for label in scene.outcomes},
+        tvd=state.tvd,
+        lower=state.lower,
+        upper=state.upper,
+        epsilon=epsilon,
+        alpha=alpha,
+        null_rate=Rate(state.null_rate, state.null_lower, state.null_upper, null_limit),
+        p_value=p_value(tally.array(), scene.q(), draws),
+        basis=scene.basis,
+        engine=EngineSettings(
+            scene.engine.name, scene.engine.version, scene.engine.steps_per_second, scene.engine.time_limit
+        ),
+        n=tally.total,
+        looks=state.looks,
+        first_rest_disagree=float(np.mean(outcome[both] != first[both])) if both.any() else float("nan"),
+        settle_time=SettleTime(*(np.quantile(settled, [0.5, 0.95]).tolist() if len(settled) else (float("nan"),) * 2)),
+        seconds=seconds,
+        rollouts_per_second=tally.total / seconds if seconds > 0 else float("nan"),
+    )  # fmt: skip
+
+
+def run(request: Request) -> Answer:
+    """Certify every scene asked for, one after the other on shared workers. Raises `UserError`, `InfrastructureError`."""
+    values = dict(request.values)
+    workers, required = values.pop("workers"), values.pop("require")
+    loaded = [load_scene(id, request.overrides) for id in request.scenes]
+    without = [scene.id for scene in loaded if scene.reference.q is None]
+    if without:
+        raise UserError(
+            f"verify needs an exact reference `q`, which these scenes have not: {', '.join(without)}; leave them out"
+        )
+    certificates = []
+    with open_executor(workers) as executor:
+        count = getattr(executor, "_max_workers", 1)
+        for scene in loaded:
+            with request.progress(f"verify {scene.id}", values["budget"]) as advance:
+                certificates.append(certify(scene, executor=executor, workers=count, advance=advance, **values))
+    met = required is None or all(meets(certificate.verdict, required) for certificate in certificates)
+    result = {"certificates": certificates, "summary": summary(certificates)}
+    return Answer(result, (table(certificates), _closing(certificates)), COMPLETED if met else NOT_MET)
+
+
+def meets(verdict: Verdict, required: str) -> bool:
+    """Tell whether a verdict is what `require=` asks for; `decided` is anything but undecided."""
+    return verdict != "undecided" if required == "decided" else verdict == required
+
+
+def summary(certificates: Sequence[Certificate]) -> dict[str, dict[str, int]]:
+    """Return counts of verdicts by basis: a mechanism, a hidden state and an assumption are never added up."""
+    counts: dict[str, dict[str, int]] = {}
+    for certificate in certificates:
+        of_basis = counts.setdefault(certificate.basis, {})
+        of_basis[certificate.verdict] = of_basis.get(certificate.verdict, 0) + 1
+    return counts
+
+
+STYLES = {"holds": "green", "fails": "red", "undecided": "yellow", "consistent (assumption)": "cyan"}
+
+
+def table(certificates: Sequence[Certificate]) -> Table:
+    """Return one row a certificate; a distance never stands without its interval."""
+    shown = Table(title="Does the scene's physics give its reference?", title_justify="left")
+    shown.add_column("scene", no_wrap=True)
+    shown.add_column("verdict")
+    for name in ("TVD from q", "interval", "epsilon", "n", "nulls", "p (fixed n)", "rollouts/s"):
+        shown.add_column(name, justify="right")
+    shown.add_column("basis")
+    for one in certificates:
+        verdict = one.verdict if one.reason == "distance" and one.verdict != "undecided" else f"{one.verdict} ({one.reason})"
+        shown.add_row(
+            one.scene,
+            f"[{STYLES[one.verdict]}]{verdict}[/]",
+            f"{one.tvd:.4f}",
+            f"{one.lower:.4f}-{one.upper:.4f}",
+            f"{one.epsilon:g}",
+            str(one.n),
+            f"{one.null_rate.value:.2%}",
+            f"{one.p_value.value:.2g}",
+            f"{one.rollouts_per_second:.0f}",
+            one.basis,
+        )
+    return shown
+
+
+def _closing(certificates: Sequence[Certificate]) -> str:
+    alphas = sorted({one.alpha for one in certificates})
+    return (
+        f"Intervals hold at every look at once, each end with error {', '.join(f'{a:g}' for a in alphas)}. "
+        "Evidence not yet gathered: second integrator, step halving, knock-out."
+    )
