@@ -96,6 +96,11 @@ def parse_json(text: str) -> Any:
     def constant(name: str) -> None:
         raise ValueError(f"{name} is not a JSON number; an unknown outcome is null")
 
+    def integer(digits: str) -> int:
+        if len(digits) > 30:
+            raise ValueError(f"{digits[:10]}... is a number of {len(digits)} digits")
+        return int(digits)
+
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
         if twice:
@@ -103,7 +108,7 @@ def parse_json(text: str) -> Any:
         return dict(pairs)
 
     try:
-        return json.loads(text, parse_constant=constant, object_pairs_hook=unique)
+        return json.loads(text, parse_constant=constant, parse_int=integer, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         raise ValueError(f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
     except RecursionError as error:

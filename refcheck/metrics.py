@@ -49,7 +49,7 @@ def _pair(counts: ArrayLike, q: ArrayLike) -> tuple[FloatArray, FloatArray, Floa
     """Return checked counts (..., k), q (..., k) and n (...)."""
     x, p = check_counts(counts), check_q(q)
     if x.shape[-1] != p.shape[-1]:
-        raise ValueError(f"`counts` has {x.shape[-1]} outcomes and `q` has {p.shape[-1]}")
+        raise ValueError(f"`counts` and `q` must have equally many outcomes, got {x.shape[-1]} and {p.shape[-1]}")
     return x, p, x.sum(-1)
 
 

@@ -212,18 +212,16 @@ def _table(title: str, caption: str, *columns: str, left: int = 1) -> Table:
 
 
 def _model_table(models: dict[str, Any]) -> Table:
-    missing = [
-        f"{name} lacks {', '.join(entry['mntv']['missing'])}." for name, entry in models.items() if entry["mntv"]["partial"]
-    ]
-    odd = [f"{name}: {'; '.join(entry['mntv']['notes'])}." for name, entry in models.items() if entry["mntv"]["notes"]]
+    means = {name: entry["mntv"] for name, entry in models.items()}
+    missing = [f"{name} lacks {', '.join(mean['missing'])}." for name, mean in means.items() if mean["partial"]]
+    odd = [f"{name}: {'; '.join(mean['notes'])}." for name, mean in means.items() if mean["notes"]]
     table = _table(
         "CaliBench: mnTV, 0 is calibrated and 1 the worst",
         "95 %: the published bootstrap, which need not be centred. If q: the mean and 95 % range of a model with the same "
         "nulls whose every outcome came from q. " + " ".join(missing + odd),
         *("model", "mnTV", "95 %", "if q", "if q, 95 %", "scenes"),
     )
-    for name, entry in sorted(models.items(), key=lambda item: item[1]["mntv"]["value"]):
-        mntv = entry["mntv"]
+    for name, mntv in sorted(means.items(), key=lambda item: item[1]["value"]):
         table.add_row(
             Text(name),
             _figure(mntv["value"], ".4f"),

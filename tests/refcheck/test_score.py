@@ -1,0 +1,334 @@
+"""The verb `score`: the published figures from the published labels, PAWBench's protocol by hand, and what it refuses."""
+
+import json
+from contextlib import contextmanager
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import refcheck
+from refcheck import metrics, score
+from refcheck.calibench import SCENES
+from refcheck.command import Request, UserError
+
+CSV = Path(refcheck.__file__).parent / "data" / "calibench_outcomes.csv"
+EXPECTED = json.loads((Path(__file__).parent / "data" / "calibench_expected.json").read_text())
+
+
+def answer(**values):
+    steps = []
+
+    @contextmanager
+    def progress(label, total):
+        yield steps.append
+        assert sum(steps) == total
+
+    defaults = {option.name: option.default for option in score.OPTIONS}
+    assert set(values) <= set(defaults)
+    result = score.run(Request(defaults | {"draws": 1000} | values, (), (), None, progress))
+    json.dumps(result.result, allow_nan=False)
+    return result
+
+
+def drawn(tables, width=100):
+    console = Console(width=width, record=True, file=StringIO())
+    for table in tables:
+        console.print(table)
+    return console.export_text()
+
+
+@pytest.fixture(scope="module")
+def published():
+    return answer(data=CSV, draws=50_000)
+
+
+def test_published_means(published):
+    models = published.result["models"]
+    assert set(models) == {"wan", "seedance", "happyhorse"}
+    assert {name: round(entry["mntv"]["value"], 4) for name, entry in models.items()} == {
+        "wan": 0.5780,
+        "seedance": 0.3907,
+        "happyhorse": 0.5402,
+    }
+    for name, entry in models.items():
+        assert entry["mntv"]["value"] == pytest.approx(EXPECTED["mntv"][name], abs=1e-12)
+        assert entry["mntv"]["ci95"] == pytest.approx(EXPECTED["mntv_bootstrap_ci95"][name], abs=0.003)
+        assert entry["mntv"]["partial"] is False
+
+
+def test_published_cells(published):
+    for scene, held in EXPECTED["cells"].items():
+        for model, expected in held.items():
+            cell = published.result["models"][model]["cells"][scene]
+            for key in ("N", "n_valid", "counts"):
+                assert cell[key] == expected[key]
+            for key in ("rho", "tv", "e0", "excess", "score", "chi2"):
+                assert cell[key] == (None if expected[key] is None else pytest.approx(expected[key], rel=1e-12, abs=1e-12))
+            assert (cell["p"] is None) == (expected["p"] is None)
+            assert (cell["band"] is None) == (expected["band"] is None)
+            if expected["p"] is not None:
+                # The published rule: 4 standard errors + 1; false alarm below 1e-4 a cell. Fixed seed.
+                exact = expected["p_exact"]
+                assert abs(cell["p_reached"] - 50_000 * exact) <= 4 * (50_000 * exact * (1 - exact)) ** 0.5 + 1
+                assert cell["p_benjamini_hochberg"] >= cell["p"]
+
+
+def test_floor_and_band_stand_beside_every_distance(published):
+    text = drawn(published.tables)
+    assert "floor" in text and "band" in text
+    for model, entry in published.result["models"].items():
+        assert entry["mntv"]["if_q_band95"][0] < entry["mntv"]["if_q"] < entry["mntv"]["if_q_band95"][1]
+        # Nulls alone lift every model, so "if q" is the share of nulls: a model that is q has excess 0 on average.
+        nulls = sum(1 - cell["rho"] for cell in entry["cells"].values()) / 9
+        assert entry["mntv"]["if_q"] == pytest.approx(nulls, abs=0.002)
+        assert model in text
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 100
+    assert "galton_board_real" in text
+
+
+def test_a_cell_does_not_depend_on_what_else_was_read(published, tmp_path):
+    lines = CSV.read_text().splitlines()
+    (tmp_path / "x.csv").write_text("\n".join([lines[0], *(line for line in lines if line.startswith("roulette,wan"))]))
+    alone = answer(data=tmp_path / "x.csv", draws=50_000)
+    cell, before = alone.result["models"]["wan"]["cells"]["roulette"], published.result["models"]["wan"]["cells"]["roulette"]
+    assert (cell["p"], cell["band"]) == (before["p"], before["band"])
+    mntv = alone.result["models"]["wan"]["mntv"]
+    assert (mntv["partial"], mntv["scenes"], len(mntv["missing"])) == (True, 1, 8)
+    assert mntv["value"] == cell["score"]
+    assert "1 of 9, partial" in drawn(alone.tables)
+
+
+def test_a_folder_of_bins_gives_what_the_csv_gives(tmp_path):
+    rollouts = {}
+    for line in CSV.read_text().splitlines()[1:]:
+        scene, model, seed, position = line.split(",")
+        rollouts.setdefault((scene, model), []).append({"seed": int(seed), "bin": int(position) if position else None})
+    for (scene, model), held in rollouts.items():
+        content = {"scene": scene, "model": model, "num_bins": len(SCENES[scene].q), "rollouts": held}
+        (tmp_path / f"{scene}_{model}_bins.json").write_text(json.dumps(content))
+    assert answer(data=tmp_path).result["models"] == answer(data=CSV).result["models"]
+
+
+def test_seed_moves_monte_carlo_figures_alone():
+    one, same, other = (answer(data=CSV, seed=seed).result["models"]["wan"] for seed in (0, 0, 1))
+    assert one == same
+    assert one["mntv"]["value"] == other["mntv"]["value"]
+    assert one["mntv"]["ci95"] != other["mntv"]["ci95"]
+
+
+def test_a_model_name_is_not_markup(tmp_path):
+    (tmp_path / "x.csv").write_text("scene,model,seed,bin\nball,[red]x[/red],0,1\n")
+    text = drawn(answer(data=tmp_path / "x.csv").tables)
+    assert "[red]x[/red]" in text
+    assert "ball has 1 rollouts, not 32" in " ".join(text.split())
+
+
+# PAWBench.
+
+GROUPS = ["toss"] * 9 + ["rotation"] * 4 + ["routing"] * 8 + ["draw"] * 4
+
+
+def policy_of(scenes=25, repeats=50, models=("m",)):
+    shared = {"expected_repeat_indices": list(range(repeats))}
+    calibration = [
+        {"scene_id": f"A-{i:02}", "track": "calibration", "group": GROUPS[i], "reference_distribution": {"a": 0.5, "b": 0.5}}
+        for i in range(scenes)
+    ]
+    coverage = [
+        {"scene_id": f"B-{i:02}", "track": "coverage", "group": "agent", "support_labels": ["a", "b", "c", "d"]}
+        for i in range(scenes)
+    ]
+    return {
+        "model_or_lanes": list(models),
+        "tracks": {
+            "calibration": {"scenes": [scene | shared for scene in calibration]},
+            "coverage": {"scenes": [scene | shared for scene in coverage]},
+        },
+    }
+
+
+def rows_of(policy, outcome):
+    """A row for each slot; `outcome(scene, repeat)` is a label, None for a null, or an Exception for a failure."""
+    rows = []
+    for model in policy["model_or_lanes"]:
+        for track, held in policy["tracks"].items():
+            for scene in held["scenes"]:
+                for repeat in scene["expected_repeat_indices"]:
+                    label = outcome(scene["scene_id"], repeat)
+                    failed = isinstance(label, Exception)
+                    name = f"{model}::{scene['scene_id']}::r{repeat:03}"
+                    rows.append(
+                        {
+                            "sample_id": name + "::repeat",
+                            "source_sample_id": name,
+                            "scene_id": scene["scene_id"],
+                            "track": track,
+                        }
+                        | {"model_or_lane": model, "repeat_index": repeat, "outcome_label": None if failed else label}
+                        | {"observation": "outcome" if isinstance(label, str) else "null_observation"}
+                        | ({"observation": "infrastructure_failure", "failure_code": str(label)} if failed else {})
+                    )
+    return rows
+
+
+def outcome(scene, repeat):
+    """A-00: 40 to 10, TVD 30. A-01: 19 valid, fails the gate. A-02: 20 valid, all a. The others 25 to 25, TVD 0."""
+    if scene == "A-00":
+        return "a" if repeat < 40 else "b"
+    if scene in ("A-01", "A-02"):
+        return "a" if repeat < 19 + (scene == "A-02") else None
+    if scene.startswith("B"):
+        return "ab"[repeat % 2] if scene != "B-00" else "abcd"[repeat % 4]
+    return "ab"[repeat % 2]
+
+
+def write(tmp_path, policy, rows):
+    (tmp_path / "policy.json").write_text(json.dumps(policy))
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return {"data": tmp_path / "rows.jsonl", "policy": tmp_path / "policy.json"}
+
+
+def test_pawbench_by_hand(tmp_path):
+    policy = policy_of()
+    scored = answer(**write(tmp_path, policy, rows_of(policy, outcome)))
+    paw = scored.result["pawbench"]
+    assert (paw["schema_version"], paw["status"], paw["blockers"], paw["partial"]) == ("pawbench.metrics/v1", "ok", [], False)
+    entry = paw["tracks"]["calibration"]["models"]["m"]
+    scenes = {scene["scene_id"]: scene for scene in entry["scenes"]}
+    assert scenes["A-00"]["metric"] == {"name": "calibration_tvd_percent", "value": 30.0}
+    assert (scenes["A-01"]["status"], scenes["A-01"]["metric"], scenes["A-01"]["null_observations"]) == ("fail", None, 31)
+    assert (scenes["A-02"]["status"], scenes["A-02"]["valid_outcomes"]) == ("pass", 20)
+    assert scenes["A-02"]["metric"]["value"] == 50.0
+    assert scenes["A-00"]["floor"] == pytest.approx(100 * float(metrics.expected_tvd(50, [0.5, 0.5])))
+    assert scenes["A-00"]["band"][0] == 0
+    assert scenes["A-00"]["band"][1] == pytest.approx(14, abs=2)
+    assert entry["track_average"] == {"name": "calibration_tvd_percent", "value": round(80 / 24, 12)}
+    assert entry["groups"]["toss"]["metric"]["value"] == 10.0
+    assert (entry["groups"]["toss"]["passing_scenes"], entry["groups"]["toss"]["scene_denominator"]) == (8, 9)
+    assert entry["scene_pass_rate"] == {"passing_scenes": 24, "scene_denominator": 25, "value": 0.96}
+    # 23 cells of n = 50 and one of n = 20, each with the mean floor: 4 standard errors of 1,000 draws, fixed seed.
+    floor = sum(scene["floor"] for scene in scenes.values() if scene["metric"]) / 24
+    assert entry["matched_null"]["mean"] == pytest.approx(floor, abs=0.12)
+    assert entry["matched_null"]["p"] > 0.9
+    covered = paw["tracks"]["coverage"]["models"]["m"]
+    assert covered["track_average"] == {"name": "coverage_percent", "value": round((100 + 24 * 50) / 25, 12)}
+    text = drawn(scored.tables)
+    assert "24 of 25" in text and max(len(line.rstrip()) for line in text.splitlines()) <= 100
+
+
+def test_one_failure_blocks_its_models_track_and_nothing_else(tmp_path):
+    policy = policy_of(models=("m", "n"))
+    rows = rows_of(policy, outcome)
+    rows[7] |= {"observation": "infrastructure_failure", "outcome_label": None, "failure_code": "timeout"}
+    paw = answer(**write(tmp_path, policy, rows)).result["pawbench"]
+    assert paw["status"] == "blocked"
+    assert paw["blockers"] == [
+        {"model_or_lane": "m", "track": "calibration", "scene_id": "A-00", "repeat_index": 7, "failure_code": "timeout"}
+    ]
+    blocked, other = (paw["tracks"]["calibration"]["models"][name] for name in "mn")
+    assert (blocked["status"], blocked["track_average"], blocked["matched_null"]) == ("blocked", None, None)
+    assert blocked["scene_pass_rate"]["value"] is None
+    assert all(group["metric"] is None for group in blocked["groups"].values())
+    assert (blocked["scenes"][0]["status"], blocked["scenes"][0]["metric"]) == ("blocked", None)
+    assert other["track_average"]["value"] == round(80 / 24, 12)
+    assert paw["tracks"]["coverage"]["models"]["m"]["status"] == "ok"
+
+
+def test_a_package_holds_the_references_too(tmp_path):
+    policy = policy_of()
+    files = write(tmp_path, policy, rows_of(policy, outcome))
+    package = tmp_path / "package"
+    package.mkdir()
+    lines = []
+    for track, held in policy["tracks"].items():
+        for scene in held["scenes"]:
+            labels = scene.get("support_labels") or list(scene["reference_distribution"])
+            line = {"scene_id": scene["scene_id"], "split": track, "group": scene["group"], "outcome_labels": labels}
+            lines.append(json.dumps(line | {k: v for k, v in scene.items() if k == "reference_distribution"}))
+    (package / "scenes.jsonl").write_text("\n".join(lines))
+    by_package = answer(data=files["data"], package=package).result["pawbench"]
+    assert by_package == answer(**files).result["pawbench"]
+
+
+def change(**entries):
+    return lambda policy, rows: rows[3].update(entries)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda policy, rows: rows.pop(3), "1 of 50 repeats have no row: [3]"),
+        (lambda policy, rows: rows.append(rows[3] | {"sample_id": "x", "source_sample_id": "y"}), "occurs twice, first in"),
+        (
+            lambda policy, rows: rows.append(rows[7] | {"sample_id": "x", "source_sample_id": "y", "repeat_index": "7"}),
+            "'m', A-00, 7 occurs twice",
+        ),
+        (change(sample_id="m::A-00::r004::repeat"), "sample_id 'm::A-00::r004::repeat' is used twice"),
+        (change(source_sample_id="m::A-00::r004"), "source_sample_id 'm::A-00::r004' is used twice"),
+        (change(outcome_label="c"), "outcome_label 'c' of scene 'A-00' must be one of ('a', 'b')"),
+        (change(scene_id="A-99"), "scene 'A-99' is not in the policy"),
+        (change(model_or_lane="n"), "model 'n' is not in the policy"),
+        (change(repeat_index=50), "repeat_index 50 of scene 'A-00' is not expected"),
+        (change(track="coverage"), "track 'coverage' of scene 'A-00' must be 'calibration'"),
+        (lambda policy, rows: policy["tracks"]["coverage"]["scenes"].pop(), "track coverage has 24 scenes, PAWBench has 25"),
+        (
+            lambda policy, rows: policy["tracks"]["coverage"]["scenes"][0].update(expected_repeat_indices=[0]),
+            "expects 1 repeats, PAWBench has 0 to 49",
+        ),
+        (
+            lambda policy, rows: policy["tracks"]["coverage"]["scenes"][0].update(expected_repeat_indices=[7, "7"]),
+            "each once (7 and '7' are the same)",
+        ),
+        (
+            lambda policy, rows: policy["tracks"]["coverage"]["scenes"][0].update(expected_repeat_indices=[True]),
+            "expected_repeat_indices",
+        ),
+        (
+            lambda policy, rows: policy["tracks"]["calibration"]["scenes"][0]["reference_distribution"].update(a=0.51),
+            "must sum to 1 within 1e-09",
+        ),
+        (
+            lambda policy, rows: policy["tracks"]["calibration"]["scenes"][0].pop("reference_distribution"),
+            "needs its reference_distribution",
+        ),
+        (lambda policy, rows: policy["tracks"]["coverage"]["scenes"][0].update(scene_id="B-01"), "scene 'B-01' occurs 2 times"),
+        (lambda policy, rows: policy["model_or_lanes"].append("m"), "'m' occurs 2 times"),
+        (lambda policy, rows: policy.pop("tracks"), "tracks: Field required"),
+    ],
+)
+def test_what_pawbench_refuses(tmp_path, edit, message):
+    policy = policy_of()
+    rows = rows_of(policy, outcome)
+    edit(policy, rows)
+    with pytest.raises(UserError) as error:
+        answer(**write(tmp_path, policy, rows))
+    assert any(message in problem for problem in error.value.problems), error.value.problems
+
+
+def test_an_incomplete_benchmark_is_scored_only_when_asked(tmp_path):
+    policy = policy_of(scenes=2, repeats=10)
+    files = write(tmp_path, policy, rows_of(policy, lambda scene, repeat: "a" if scene != "A-01" else None))
+    with pytest.raises(UserError, match="partial=true"):
+        answer(**files)
+    paw = answer(**files, partial=True).result["pawbench"]
+    scenes = paw["tracks"]["calibration"]["models"]["m"]["scenes"]
+    assert paw["partial"] is True
+    assert [scene["status"] for scene in scenes] == ["pass", "fail"]  # ten nulls pass the gate, but leave nothing to score
+    assert scenes[0]["metric"]["value"] == 50
+
+
+def test_rows_need_a_reference_and_nothing_else_does(tmp_path):
+    policy = policy_of()
+    files = write(tmp_path, policy, rows_of(policy, outcome))
+    with pytest.raises(UserError, match=r"policy=FILE or package=FOLDER$"):
+        answer(data=files["data"])
+    with pytest.raises(UserError, match="not both"):
+        answer(**files, package=tmp_path)
+    with pytest.raises(UserError, match="is for PAWBench rows"):
+        answer(data=CSV, policy=files["policy"])
+    with pytest.raises(UserError, match="data is missing"):
+        answer()
+    with pytest.raises(UserError, match="no such file"):
+        answer(data=files["data"], package=tmp_path / "gone")
