@@ -14,10 +14,10 @@ import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import event
+from numba.core import config, event
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _log = logging.getLogger("quincunx")
@@ -108,12 +108,12 @@ def jit(function: _F) -> _F:
     Raises `CacheError` where compiled code cannot be kept.
     """
     file = sys.modules[function.__module__].__file__ or ""
-    before = numba.config.CACHE_DIR
+    before = config.CACHE_DIR  # type: ignore[attr-defined]
     # read when a function's cache is attached, so it serves even where numba was imported earlier by somebody else
-    numba.config.CACHE_DIR = str(_folder(file))
+    config.CACHE_DIR = str(_folder(file))  # type: ignore[attr-defined]
     try:
         dispatcher = numba.njit(cache=True, nogil=True, fastmath=False, error_model="numpy")(function)
     finally:
-        numba.config.CACHE_DIR = before
+        config.CACHE_DIR = before  # type: ignore[attr-defined]
     _ours.add(id(dispatcher))
-    return dispatcher
+    return cast(_F, dispatcher)

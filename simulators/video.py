@@ -246,7 +246,9 @@ def frames_of_clip(canvas: Canvas, trajectory: State, fps: float, minimum: int =
     late = trajectory.time - trajectory.time[0] - np.arange(len(trajectory)) / fps
     slack = 0.51 / READ_RATE  # a frame is the nearest integration step; the last one, the final state, may come early
     if np.any(np.abs(late[:-1]) > slack) or late[-1] > slack or late[-1] < -1.0 / fps:
-        raise ValueError(f"the trajectory was not recorded at {fps} frames a second: a frame is {np.max(np.abs(late)):.3g} s off")
+        raise ValueError(
+            f"the trajectory was not recorded at {fps} frames a second: a frame is {np.max(np.abs(late)):.3g} s off"
+        )
     image = canvas.background
     for row in range(len(trajectory)):
         image = canvas.frame(trajectory, row)
@@ -281,8 +283,9 @@ def contact_sheet(
         raise ValueError(f"a contact sheet of {len(images)} pictures needs as many labels, got {len(labels)}")
     high, wide = images[0].shape[:2]
     cell = (width or wide, max(1, round(high * (width or wide) / wide)))
-    font = ImageFont.load_default(size=max(11, cell[0] // 18))
-    caption = 0 if labels is None else int(font.size * 1.6)
+    letter = max(11, cell[0] // 18)
+    font = ImageFont.load_default(size=letter)
+    caption = 0 if labels is None else int(letter * 1.6)
     columns, rows = min(columns, len(images)), -(-len(images) // columns)
     sheet = Pillow.new("RGB", (columns * (cell[0] + gap) + gap, rows * (cell[1] + caption + gap) + gap), (250, 250, 250))
     pen = ImageDraw.Draw(sheet)

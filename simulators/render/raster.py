@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from simulators.device import State
 from simulators.render import raster_kernels as kernels
+from simulators.render import raster_shapes as shapes
 from simulators.render import textures
 from simulators.render.canvas import Image, Region, check_region, clip_region
 from simulators.rotation import Array, multiply, rotate
 from simulators.world import Body, Box, Camera, Capsule, Cylinder, Light, Material, Part, Shape, Sphere, World
 
 SHADOW_RAYS = 16  # a sample; the four samples of a pixel take different ones
-_SHAPES = {Box: kernels.BOX, Sphere: kernels.SPHERE, Cylinder: kernels.CYLINDER, Capsule: kernels.CAPSULE}
+_SHAPES = {Box: shapes.BOX, Sphere: shapes.SPHERE, Cylinder: shapes.CYLINDER, Capsule: shapes.CAPSULE}
 
 
 def linear(srgb: Sequence[float]) -> Array:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from simulators.compiled import jit
 
 PLAIN, WOOD, FELT, BRUSHED, PIPS, COIN = range(6)
@@ -180,8 +182,8 @@ def star(x, y, radius, inner):
 def coin_face(x, y, heads, blur):
     """Return (relief, dark) of a coin's face; x, y in radii as the viewer of that face sees them, `blur` in radii.
 
-    Heads is a bright portrait on a darkened field; tails is a dark star and dark rays on a bright field. Edges are softened over
-    at least a pixel, so neither shimmers.
+    Heads is a bright portrait on a darkened field; tails is a dark star and dark rays on a bright field. Edges are
+    softened over at least a pixel, so neither shimmers.
     """
     rho = math.hypot(x, y)
     soft = max(blur, 0.02)
@@ -200,3 +202,19 @@ def coin_face(x, y, heads, blur):
     ray = (1.0 - smoothstep(0.035 - soft, 0.035 + soft, off)) * smoothstep(0.66 - soft, 0.66 + soft, rho)
     ray *= 1.0 - smoothstep(0.82 - soft, 0.82 + soft, rho)
     return max(rim, 0.6 * figure + 0.5 * smoothstep(0.0, 0.2, -shape)), max(figure, ray) * (1.0 - rim)
+
+
+@jit
+def sheet(code, u, v, lengthwise, unit, footprint, shift):
+    """Return (share of accent, brightness) over a grid (len(v), len(u)) of places [m] on a flat board, grain along u or v."""
+    share, bright = np.zeros((len(v), len(u))), np.ones((len(v), len(u)))
+    for j in range(len(v)):
+        for i in range(len(u)):
+            along, across = (u[i], v[j]) if lengthwise else (v[j], u[i])
+            if code == WOOD:
+                share[j, i] = 0.45 * wood(along, across + shift, 0.6 * shift, unit, footprint)
+            elif code == BRUSHED:
+                bright[j, i] = brushed(along, across, 0.0, unit, footprint)
+            elif code == FELT:
+                bright[j, i] = felt(along, across, 0.0, unit, footprint)
+    return share, bright

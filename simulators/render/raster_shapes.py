@@ -1,0 +1,167 @@
+"""Where a ray meets a primitive, and which way its surface faces there. The layout of `prims` is told in `raster_kernels`."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from simulators.compiled import jit
+
+BOX, SPHERE, CYLINDER, CAPSULE = range(4)
+MISS = np.inf
+
+
+@jit
+def _slab(o, d, h, near, far):
+    """Cut the interval (near, far) of a ray with |coordinate| <= h."""
+    if d == 0.0:
+        return (near, far) if abs(o) <= h else (1.0, -1.0)
+    inverse = 1.0 / d
+    a, b = (-h - o) * inverse, (h - o) * inverse
+    return max(near, min(a, b)), min(far, max(a, b))
+
+
+@jit
+def _rounded(kind, hx, hy, hz, fillet, x, y, z):
+    """Return the signed distance to a box or cylinder with rounded edges."""
+    if kind == BOX:
+        a, b, c = abs(x) - hx + fillet, abs(y) - hy + fillet, abs(z) - hz + fillet
+    else:
+        a, b, c = math.hypot(x, y) - hx + fillet, abs(z) - hz + fillet, -1.0e30
+    outside = math.sqrt(max(a, 0.0) ** 2 + max(b, 0.0) ** 2 + max(c, 0.0) ** 2)
+    return outside + min(max(a, max(b, c)), 0.0) - fillet
+
+
+@jit
+def hit_box(hx, hy, hz, ox, oy, oz, dx, dy, dz):
+    """Return where a ray enters and leaves a box about its own axes; enters > leaves for a miss."""
+    near, far = _slab(ox, dx, hx, -1.0e30, 1.0e30)
+    near, far = _slab(oy, dy, hy, near, far)
+    return _slab(oz, dz, hz, near, far)
+
+
+@jit
+def _hit_cylinder(r, hz, ox, oy, oz, dx, dy, dz):
+    near, far = _slab(oz, dz, hz, -1.0e30, 1.0e30)
+    a, b, c = dx * dx + dy * dy, ox * dx + oy * dy, ox * ox + oy * oy - r * r
+    if a < 1.0e-24:
+        return (near, far) if c <= 0.0 else (1.0, -1.0)
+    h = b * b - a * c
+    if h < 0.0:
+        return 1.0, -1.0
+    h = math.sqrt(h)
+    return max(near, (-b - h) / a), min(far, (-b + h) / a)
+
+
+@jit
+def _hit_sphere(r, ox, oy, oz, dx, dy, dz):
+    b = ox * dx + oy * dy + oz * dz
+    px, py, pz = ox - b * dx, oy - b * dy, oz - b * dz  # the nearest point: exact where the ball is far away
+    h = r * r - (px * px + py * py + pz * pz)
+    if h < 0.0:
+        return 1.0, -1.0
+    h = math.sqrt(h)
+    return -b - h, -b + h
+
+
+@jit
+def hit(kind, prims, i, ox, oy, oz, dx, dy, dz):
+    """Return the distance at which a ray, in a primitive's axes, enters it from outside; inf for a miss."""
+    hx, hy, hz, fillet = prims[i, 12], prims[i, 13], prims[i, 14], prims[i, 15]
+    if kind == SPHERE:
+        near, far = _hit_sphere(hx, ox, oy, oz, dx, dy, dz)
+        return near if near < far and near > 0.0 else MISS
+    if kind == CAPSULE:
+        half, best = hz - hx, MISS
+        near, far = _hit_cylinder(hx, half, ox, oy, oz, dx, dy, dz)
+        if near < far and near > 0.0:
+            best = near
+        for end in (-half, half):
+            near, far = _hit_sphere(hx, ox, oy, oz - end, dx, dy, dz)
+            if near < far and 0.0 < near < best:
+                best = near
+        return best
+    if kind == BOX:
+        near, far = hit_box(hx, hy, hz, ox, oy, oz, dx, dy, dz)
+    else:
+        near, far = _hit_cylinder(hx, hz, ox, oy, oz, dx, dy, dz)
+    if near > far or far <= 0.0:
+        return MISS
+    if fillet <= 0.0:
+        return near if near > 0.0 else MISS
+    t, close = max(near, 0.0), 1.0e-5 * fillet
+    for _ in range(96):  # sphere tracing; a ray that enters through a flat part stops at once
+        d = _rounded(kind, hx, hy, hz, fillet, ox + t * dx, oy + t * dy, oz + t * dz)
+        if d < close:
+            return t if t > 0.0 else MISS
+        t += d
+        if t > far:
+            return MISS
+    return t
+
+
+@jit
+def normal(kind, prims, i, x, y, z):
+    """Return the outward unit normal of a primitive at a surface point, both in its axes."""
+    hx, hy, hz, fillet = prims[i, 12], prims[i, 13], prims[i, 14], prims[i, 15]
+    if kind == SPHERE:
+        return x / hx, y / hx, z / hx
+    if kind == CAPSULE:
+        half = hz - hx
+        return x / hx, y / hx, (z - min(max(z, -half), half)) / hx
+    if kind == BOX:
+        a, b, c = abs(x) - hx + fillet, abs(y) - hy + fillet, abs(z) - hz + fillet
+        if fillet > 0.0:
+            a, b, c = max(a, 0.0), max(b, 0.0), max(c, 0.0)
+            n = math.sqrt(a * a + b * b + c * c)
+            if n > 0.0:
+                return math.copysign(a / n, x), math.copysign(b / n, y), math.copysign(c / n, z)
+            a, b, c = abs(x) - hx, abs(y) - hy, abs(z) - hz
+        if a >= b and a >= c:
+            return math.copysign(1.0, x), 0.0, 0.0
+        if b >= c:
+            return 0.0, math.copysign(1.0, y), 0.0
+        return 0.0, 0.0, math.copysign(1.0, z)
+    rho = math.hypot(x, y)
+    a, b = rho - hx + fillet, abs(z) - hz + fillet
+    if fillet > 0.0:
+        a, b = max(a, 0.0), max(b, 0.0)
+    n = math.hypot(a, b)
+    if fillet > 0.0 and n > 0.0:
+        return x / rho * (a / n), y / rho * (a / n), math.copysign(b / n, z)
+    if a >= b:
+        return x / rho, y / rho, 0.0
+    return 0.0, 0.0, math.copysign(1.0, z)
+
+
+@jit
+def to_local(prims, i, x, y, z):
+    """Rotate a world vector into a primitive's axes."""
+    return (
+        prims[i, 3] * x + prims[i, 6] * y + prims[i, 9] * z,
+        prims[i, 4] * x + prims[i, 7] * y + prims[i, 10] * z,
+        prims[i, 5] * x + prims[i, 8] * y + prims[i, 11] * z,
+    )
+
+
+@jit
+def to_world(prims, i, x, y, z):
+    """Rotate a vector of a primitive's axes into the world's."""
+    return (
+        prims[i, 3] * x + prims[i, 4] * y + prims[i, 5] * z,
+        prims[i, 6] * x + prims[i, 7] * y + prims[i, 8] * z,
+        prims[i, 9] * x + prims[i, 10] * y + prims[i, 11] * z,
+    )
+
+
+@jit
+def cast(kinds, prims, i, ox, oy, oz, dx, dy, dz):
+    """Return the distance at which a world ray enters a primitive; inf for a miss."""
+    ox, oy, oz = ox - prims[i, 0], oy - prims[i, 1], oz - prims[i, 2]
+    b = ox * dx + oy * dy + oz * dz
+    if b > prims[i, 16] or ox * ox + oy * oy + oz * oz - b * b > prims[i, 16] * prims[i, 16]:
+        return MISS
+    ox, oy, oz = to_local(prims, i, ox, oy, oz)
+    dx, dy, dz = to_local(prims, i, dx, dy, dz)
+    return hit(kinds[i, 0], prims, i, ox, oy, oz, dx, dy, dz)
