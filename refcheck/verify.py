@@ -137,9 +137,8 @@ def certify(
     state, seen, waiting = test.state, list[_Look](), list[Rollouts]()
     begun, ran_out = time.monotonic(), "budget"
     # Look sizes divide by slice sizes, so that a look is a whole number of slices; the last may be short.
-    stream = run_slices(
-        scene.engine, scene.device, seed, scene.stream, slices(0, budget), executor, ahead=max(2, 2 * workers)
-    )  # fmt: skip
+    ahead = max(2, 2 * workers)
+    stream = run_slices(scene.engine, scene.device, seed, scene.stream, slices(0, budget), executor, ahead)
     try:
         count = held = 0
         for part in stream:
@@ -199,7 +198,7 @@ def _certificate(
         verdict = "consistent (assumption)"  # physics that assumes the answer can agree with it, not certify it
     reason = state.reason or (ran_out if state.verdict == "undecided" else "distance")
     draws = Generator(Philox(key=np.array([seed, 0], np.uint64)))
-    exact = scene.reference.q or {}
+    exact, engine = scene.reference.q or {}, scene.engine
     return Certificate(
         scene=scene.id,
         digest=physics_digest(scene.device, scene.engine),
@@ -217,16 +216,14 @@ def _certificate(
         null_rate=Rate(state.null_rate, state.null_lower, state.null_upper, null_limit),
         p_value=p_value(tally.array(), scene.q(), draws),
         basis=scene.basis,
-        engine=EngineSettings(
-            scene.engine.name, scene.engine.version, scene.engine.steps_per_second, scene.engine.time_limit
-        ),
+        engine=EngineSettings(engine.name, engine.version, engine.steps_per_second, engine.time_limit),
         n=tally.total,
         looks=state.looks,
         first_rest_disagree=float(np.mean(outcome[both] != first[both])) if both.any() else float("nan"),
         settle_time=SettleTime(*(np.quantile(settled, [0.5, 0.95]).tolist() if len(settled) else (float("nan"),) * 2)),
         seconds=seconds,
         rollouts_per_second=tally.total / seconds if seconds > 0 else float("nan"),
-    )  # fmt: skip
+    )
 
 
 def run(request: Request) -> Answer:
@@ -272,8 +269,8 @@ def table(certificates: Sequence[Certificate]) -> Table:
     shown = Table(title="Does the scene's physics give its reference?", title_justify="left")
     shown.add_column("scene", no_wrap=True)
     shown.add_column("verdict")
-    for name in ("TVD from q", "interval", "epsilon", "n", "nulls", "p (fixed n)", "rollouts/s"):
-        shown.add_column(name, justify="right")
+    for name in ("TVD", "interval", "epsilon", "n", "nulls", "p (fixed n)", "runs/s"):
+        shown.add_column(name, justify="right", no_wrap=name == "interval")
     shown.add_column("basis")
     for one in certificates:
         verdict = one.verdict if one.reason == "distance" and one.verdict != "undecided" else f"{one.verdict} ({one.reason})"

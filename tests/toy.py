@@ -21,7 +21,7 @@ TOP, WEDGE = 0.2, 0.1  # m
 class Wedge:
     """A ball falls from `TOP` onto the edge of a wedge at `WEDGE`, and slides down left (x < 0) or right.
 
-    Random: `release_x` [m]. A ball closer than `dead_zone` to the edge stays on it: that is null.
+    Random: `release_x` [m]. A ball that fell closer than `dead_zone` to the edge shows no side: that is null.
     """
 
     radius: float
@@ -55,7 +55,7 @@ class Wedge:
 
 @dataclass(frozen=True)
 class Closed:
-    """Falls freely to the wedge's edge, then is at rest there (dead zone) or below."""
+    """Falls freely to the height of the wedge's edge, and is at rest at the bottom the next moment."""
 
     steps_per_second: int
     time_limit: float
@@ -81,7 +81,7 @@ class _Closed:
         time = self.steps / self.engine.steps_per_second
         pos = self.start.pos.copy()
         fallen = pos[0, 0, 2] - 0.5 * self.world.gravity * time**2
-        pos[0, 0, 2] = fallen if fallen > WEDGE else WEDGE if abs(pos[0, 0, 0]) <= 0.1e-3 else 0.0
+        pos[0, 0, 2] = fallen if fallen > WEDGE else 0.0
         return dataclasses.replace(self.start, time=np.array([time]), pos=pos)
 
     def close(self) -> None:

@@ -1,0 +1,114 @@
+"""The certificate: verdicts on mechanisms whose distribution is known exactly, the same whatever the workers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import pytest
+
+from refcheck import app, verify
+from refcheck.output import plain
+from scenes.load import load_scene
+from simulators.execute import open_executor
+
+SIDE = "scene.device.random.release_x.loc"
+TIMING = ("seconds", "rollouts_per_second")
+
+
+def certificate(*overrides: str, **settings) -> verify.Certificate:
+    return verify.certify(load_scene("toy/wedge", overrides), **{"epsilon": 0.1, **settings})
+
+
+def shifted(share_right: float) -> str:
+    """Return the override that makes P(right) exactly `share_right`: the launch is normal with sd .5 mm."""
+    from scipy.stats import norm
+
+    return f"{SIDE}={float(0.5e-3 * norm.ppf(share_right))!r}"
+
+
+def timeless(certificate: verify.Certificate) -> dict:
+    return {key: value for key, value in plain(certificate).items() if key not in TIMING}
+
+
+def test_a_fair_wedge_holds(toy_conf):
+    """False alarm of the fixed seed's verdict `undecided` or `fails`: below alpha = .01 for `fails`; the seed is fixed."""
+    one = certificate()
+    assert (one.verdict, one.reason) == ("holds", "distance")
+    assert one.tvd < one.upper < 0.1 and one.lower == 0.0
+    assert one.n == one.tally.total == 256 * one.looks
+    assert one.null_rate.upper < one.null_rate.limit
+    assert (one.basis, one.engine.name, one.evidence.step_halving) == ("mechanism", "closed", "not yet")
+    # From TOP to WEDGE takes sqrt(2 * .1 / 9.81) = .143 s; rest is seen .25 s after the next reading at 60 Hz.
+    assert one.settle_time.median == pytest.approx(math.sqrt(0.2 / 9.81) + 0.25, abs=1.5 / 60)
+    assert one.first_rest_disagree == 0.0
+
+
+def test_a_shifted_wedge_fails(toy_conf):
+    """P(right) = .75, so TVD = .25: `holds` here has probability at most .01 (seed fixed)."""
+    one = certificate(shifted(0.75))
+    assert (one.verdict, one.reason) == ("fails", "distance")
+    assert 0.1 < one.lower <= 0.25 <= one.upper
+    assert one.p_value.value < 1e-6
+
+
+def test_nulls_above_the_limit_fail_and_say_so(toy_conf):
+    one = certificate("scene.device.dead_zone=0.1e-3")  # P(|x| < .2 sd) = .159
+    assert (one.verdict, one.reason) == ("fails", "nulls")
+    assert one.null_rate.lower > 0.02
+    assert one.null_rate.lower < 0.159 < one.null_rate.upper
+    assert one.tally.nulls["stuck"] == one.tally.null > 0
+
+
+def test_a_spent_budget_is_undecided_and_says_so(toy_conf):
+    one = certificate(shifted(0.6), budget=700)
+    assert (one.verdict, one.reason, one.n, one.looks) == ("undecided", "budget", 700, 3)
+    one = certificate(shifted(0.6), seconds=0.0)
+    assert (one.verdict, one.reason, one.looks) == ("undecided", "seconds", 1)
+
+
+def test_an_assumption_never_holds(toy_conf):
+    one = certificate("scene.basis=assumption")
+    assert one.verdict == "consistent (assumption)"
+    assert not verify.meets(one.verdict, "holds") and verify.meets(one.verdict, "decided")
+    assert certificate("scene.basis=assumption", shifted(0.75)).verdict == "fails"
+
+
+def test_the_certificate_is_the_same_whatever_the_workers(toy_conf):
+    alone = certificate(shifted(0.52), seed=7)
+    assert alone.looks > 2
+    with open_executor(2) as executor:
+        for workers in (2, 5):
+            assert timeless(certificate(shifted(0.52), seed=7, executor=executor, workers=workers)) == timeless(alone)
+
+
+def test_seeds_give_other_rollouts_and_the_pair_shares_its_launches(toy_conf):
+    counts = {certificate(seed=seed, budget=256).tally.counts for seed in range(4)}
+    assert len(counts) > 1
+    pair = verify.certify(load_scene("toy/wedge-glossy"), epsilon=0.1)
+    base = certificate()
+    assert (pair.stream, pair.tally) == (base.stream, base.tally)
+
+
+def test_verify_on_the_command_line(toy_conf, capsys, tmp_path):
+    words = ["verify", "scenes=toy/*", "epsilon=0.1", "workers=1", "json=true"]
+    assert app.main([*words, "require=holds", f"out={tmp_path}"]) == 0
+    told = capsys.readouterr()
+    document = json.loads(told.out)
+    assert told.err == ""
+    assert [c["verdict"] for c in document["certificates"]] == ["holds", "holds"]
+    assert document["summary"] == {"mechanism": {"holds": 2}}
+    assert set(document["digests"]) == {"toy/wedge", "toy/wedge-glossy"}
+    first = document["certificates"][0]
+    assert first["q"] == {"left": "1/2", "right": "1/2"} and first["evidence"]["second_integrator"] == "not yet"
+    assert {field.name for field in dataclasses.fields(verify.Certificate)} == set(first)
+    assert app.main(["verify", "scene=toy/wedge", "epsilon=0.1", "workers=1", shifted(0.75), "require=holds"]) == 1
+    assert "fails" in capsys.readouterr().out
+
+
+def test_a_scene_without_q_is_refused(toy_conf, capsys):
+    path = toy_conf / "wedge.yaml"
+    path.write_text(path.read_text().replace("q: {'left': '1/2', 'right': '1/2'}", "tally: {'left': 3, 'right': 4}"))
+    assert app.main(["verify", "scene=toy/wedge", "workers=1"]) == 2
+    assert "exact reference `q`" in capsys.readouterr().err
