@@ -183,7 +183,8 @@ def percentile_bootstrap_mntv(
             raise ValueError("a cell without a rollout cannot be redrawn")
         redrawn = generator.multinomial(size, np.append(x, nulls) / size, size=draws)[:, :-1]
         valid = redrawn.sum(-1)
-        floor = metrics.expected_tvd(np.arange(size + 1), p)[valid]  # a table: n takes few values
+        sizes, where = np.unique(valid, return_inverse=True)  # n takes few values: a floor each
+        floor = metrics.expected_tvd(sizes, p)[where]
         total += metrics.score(valid / size, metrics.excess_tvd(metrics.tvd(redrawn, p), floor))
     low, high = np.quantile(total / len(cells), [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(low), float(high), level, draws)

@@ -28,7 +28,7 @@ from simulators.sampling import VALUES, generator
 SUMMARY = "Score outcome labels (CaliBench's or PAWBench's) beside the floor and band that chance alone gives."
 USES_SCENES = False
 OPTIONS = (
-    Option("data", "path", None, f"the labels: {RECOGNISED}"),
+    Option("data", "path", ..., f"the labels: {RECOGNISED}"),
     Option("policy", "path", None, "PAWBench's scene policy (JSON): what rows.jsonl is held to"),
     Option("package", "path", None, "PAWBench's package (a folder with scenes.jsonl), instead of policy="),
     Option("partial", "bool", False, "score a PAWBench policy that has not 25 scenes a track and 50 repeats"),
@@ -37,6 +37,8 @@ OPTIONS = (
     Option("seed", "int", 0, "seed of the Monte-Carlo draws", low=0, high=2**64 - 1),
 )
 Step = Callable[[int], Any]
+MODELS_IN_FULL = 3
+"""PAWBench models whose scenes are printed; the result holds all of them."""
 
 
 @dataclass(frozen=True)
@@ -52,21 +54,27 @@ class _Scored:
 def run(request: Request) -> Answer:
     """Score what `data` holds. Raises `UserError` for anything in it, or beside it, that may not stand."""
     values = request.values
-    if values["data"] is None:
-        raise UserError(f"data is missing: give data=PATH, {RECOGNISED}")
     labels = read_labels(Path(values["data"]))
     policy = _policy(labels, values)
     rows = pawbench.check_rows(labels.rows, policy) if policy else {}
-    result: dict[str, Any] = {"inputs": labels.files, "ignored": labels.ignored, "draws": values["draws"], "models": {}}
+    result: dict[str, Any] = {
+        "protocols": {},
+        "inputs": labels.files,
+        "ignored": labels.ignored,
+        "draws": values["draws"],
+        "models": {},
+    }
     tables: list[Any] = []
     steps = 2 * len(labels.cells) + len(rows) * (len(policy.scenes) if policy else 0)
     with request.progress("score", steps) as advance:
         if labels.cells:
+            result["protocols"]["calibench"] = "arXiv 2608.16829"
             result["models"], result["tests"] = _calibench(labels, values, advance)
             tables += [_model_table(result["models"]), *_cell_tables(result["models"], result["tests"])]
         if policy:
             streams = lambda name: _generator(values["seed"], f"pawbench/{name}")  # noqa: E731
             result["pawbench"] = pawbench.evaluate(rows, policy, streams, values["draws"], advance)
+            result["protocols"]["pawbench"] = "arXiv 2608.27345"
             result["pawbench"]["partial"] = values["partial"]
             tables += _track_tables(result["pawbench"])
     return Answer(result, tables)
@@ -259,52 +267,55 @@ def _cell_tables(models: dict[str, Any], tests: dict[str, Any]) -> list[Table]:
 
 
 def _track_tables(evaluation: dict[str, Any]) -> list[Table]:
-    """Return a table of models for each track, and for calibration one of scenes with floors and bands."""
+    """Return a table of models for each track, and for calibration the scenes of a few models with floors and bands."""
     tables = []
     for track, held in evaluation["tracks"].items():
-        name = "TVD %" if track == "calibration" else "coverage %"
+        calibration = track == "calibration"
+        figure = "TVD %" if calibration else "coverage %"
         table = _table(
-            f"PAWBench {track}: mean {name} over passing scenes",
-            "If q: mean and 99 % quantile of models that draw the same n from every q; p against them. A blocked model has "
-            "an infrastructure failure, which is no outcome: run it again.",
-            *("model", name, "if q", "if q, 99 %", "p", "scenes passing"),
+            f"PAWBench {track}: mean {figure} over passing scenes",
+            (
+                "If q: mean and 99 % quantile of models that draw the same n from every q; p against them. "
+                if calibration
+                else ""
+            )
+            + "A model is blocked by an infrastructure failure, which is no outcome: judge that clip again.",
+            *("model", figure, *(("if q", "if q, 99 %", "p") if calibration else ()), "scenes passing"),
         )
         for model, entry in held["models"].items():
-            null, rate, blocked = entry["matched_null"] or {}, entry["scene_pass_rate"], len(entry["blockers"])
-            passing = f"blocked: {blocked} failures" if blocked else f"{rate['passing_scenes']} of {rate['scene_denominator']}"
-            average = entry["track_average"]
+            null, rate, average = entry["matched_null"] or {}, entry["scene_pass_rate"], entry["track_average"]
+            expected = [_figure(null.get("mean"), ".2f"), _figure(null.get("q99"), ".2f"), _p(null.get("p"))]
             table.add_row(
                 Text(model),
                 _figure(average["value"] if average else None, ".2f"),
-                _figure(null.get("mean"), ".2f"),
-                _figure(null.get("q99"), ".2f"),
-                _p(null.get("p")),
-                passing,
+                *(expected if calibration else []),
+                f"blocked by {len(entry['blockers'])}"
+                if entry["blockers"]
+                else f"{rate['passing_scenes']} of {rate['scene_denominator']}",
             )
         tables.append(table)
-        if track == "calibration":
-            tables.append(_scene_table(held["models"]))
+        if calibration:
+            tables += [_scene_table(model, entry) for model, entry in list(held["models"].items())[:MODELS_IN_FULL]]
+            if len(held["models"]) > MODELS_IN_FULL:
+                tables[-1].caption = Text("The scenes of the other models are in result.json (out=DIR).")
     return tables
 
 
-def _scene_table(models: dict[str, Any]) -> Table:
+def _scene_table(model: str, entry: dict[str, Any]) -> Table:
     table = _table(
-        "PAWBench calibration: scenes",
+        f"PAWBench calibration: {model} by scene",
         "TVD beside its floor (its mean if q holds) and band (95 % if q holds), all x100.",
-        *("model", "scene", "status", "valid", "nulls", "TVD %", "floor", "band"),
-        left=3,
+        *("scene", "status", "valid", "nulls", "TVD %", "floor", "band"),
+        left=2,
     )
-    for model, entry in models.items():
-        for scene in entry["scenes"]:
-            table.add_row(
-                Text(model),
-                Text(scene["scene_id"]),
-                scene["status"],
-                str(scene["valid_outcomes"]),
-                str(scene["null_observations"]),
-                _figure(scene["metric"]["value"] if scene["metric"] else None, ".2f"),
-                _figure(scene.get("floor"), ".2f"),
-                _range(scene.get("band"), ".1f"),
-            )
-        table.add_section()
+    for scene in entry["scenes"]:
+        table.add_row(
+            Text(scene["scene_id"]),
+            scene["status"],
+            str(scene["valid_outcomes"]),
+            str(scene["null_observations"]),
+            _figure(scene["metric"]["value"] if scene["metric"] else None, ".2f"),
+            _figure(scene.get("floor"), ".2f"),
+            _range(scene.get("band"), ".1f"),
+        )
     return table
