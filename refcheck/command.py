@@ -21,7 +21,10 @@ class UserError(Exception):
 
 @dataclass(frozen=True)
 class Option:
-    """One `key=value` a verb takes. `kind` converts; `low` and `high` bound numbers; `choices` bound words."""
+    """One `key=value` a verb takes. `kind` converts; `low` and `high` bound numbers; `choices` bound words.
+
+    A `default` of `...` makes the key required.
+    """
 
     name: str
     kind: Literal["int", "float", "bool", "str", "path"]
