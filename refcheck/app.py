@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -36,6 +37,8 @@ Exit status: 0 completed, 1 a require= verdict not met, 2 your mistake, 3 the ma
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; `arguments` default to the process's own."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        _own_standard_output()
     try:
         return _main(words)
     except UserError as error:
@@ -58,6 +61,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("quincunx: the lines above are a mistake in quincunx, not yours; please report them", file=sys.stderr)
         print(f"quincunx: {error}", file=sys.stderr)
         return INFRASTRUCTURE
+
+
+def _own_standard_output() -> None:
+    """Keep descriptor 1 for ourselves: what engines written in C print of their own accord goes to standard error."""
+    sys.stdout.flush()
+    ours = os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = os.fdopen(ours, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)
 
 
 def _refuse(problems: Sequence[str], words: Sequence[str]) -> int:

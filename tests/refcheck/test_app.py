@@ -232,6 +232,23 @@ def test_json_has_no_nan_and_an_atomic_write_leaves_the_old_file_when_it_fails(t
     assert path.read_text() == "new" and path.stat().st_mode & 0o777 == 0o666 & ~output._umask()
 
 
+def test_what_an_engine_prints_itself_stays_off_standard_output():
+    code = """
+import os, sys, types
+from refcheck import app
+from refcheck.command import Answer
+def run(request):
+    os.write(1, b"b3Warning: noise")
+    return Answer({"models": {}})
+app._module = lambda verb: types.SimpleNamespace(OPTIONS=(), SUMMARY="", run=run)
+sys.argv = ["quincunx", "score", "json=true"]
+sys.exit(app.main())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and "noise" in done.stderr
+    assert json.loads(done.stdout)["models"] == {}
+
+
 def test_a_closed_pipe_is_no_error():
     reader, writer = os.pipe()
     os.close(reader)
