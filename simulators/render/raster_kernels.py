@@ -158,13 +158,13 @@ def shade(kinds, prims, i, light, directions, group, ox, oy, oz, dx, dy, dz, t, 
     if key > 0.0:
         e = 1.0e-7 * light[5]
         key *= lit(kinds, prims, i, light, directions, group, wx + e * gx, wy + e * gy, wz + e * gz)
-    ambient, rough = light[4], max(prims[i, 23], 0.08)
+    ambient, rough = light[4], max(prims[i, 23], 0.25)
     turn = 2.0 * (dx * nx + dy * ny + dz * nz)
     mx, my, mz = dx - turn * nx, dy - turn * ny, dz - turn * nz  # the mirrored ray
     diffuse = ambient * (0.78 + 0.22 * nz) + (1.0 - ambient) * 1.35 * key
     glint = max(mx * light[0] + my * light[1] + mz * light[2], 0.0)
     shiny = (1.0 - rough) ** 2
-    power = 2.0 / rough**4 + 2.0
+    power = 2.0 / rough**3
     gloss = shiny * min(key * 4.0, 1.0) * (glint**power if glint > 0.5 else 0.0)
     sheen = 0.04 + 0.5 * shiny * max(1.0 + 0.5 * turn, 0.0) ** 5  # more of the room at a grazing look
     room = (0.30 + 0.70 * tx.smoothstep(-0.25, 0.95, mz)) * (0.55 + 0.45 * min(key * 2.0, 1.0))

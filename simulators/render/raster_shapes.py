@@ -23,14 +23,18 @@ def _slab(o, d, h, near, far):
 
 
 @jit
-def _rounded(kind, hx, hy, hz, fillet, x, y, z):
-    """Return the signed distance to a box or cylinder with rounded edges."""
+def _rounded(kind, hx, hy, hz, fillet, x, y, z, dx, dy, dz):
+    """Return the distance to a box or cylinder with rounded edges from outside, and how it changes along a direction."""
     if kind == BOX:
         a, b, c = abs(x) - hx + fillet, abs(y) - hy + fillet, abs(z) - hz + fillet
+        da, db, dc = math.copysign(dx, x * dx), math.copysign(dy, y * dy), math.copysign(dz, z * dz)
     else:
-        a, b, c = math.hypot(x, y) - hx + fillet, abs(z) - hz + fillet, -1.0e30
-    outside = math.sqrt(max(a, 0.0) ** 2 + max(b, 0.0) ** 2 + max(c, 0.0) ** 2)
-    return outside + min(max(a, max(b, c)), 0.0) - fillet
+        rho = math.hypot(x, y)
+        a, b, c = rho - hx + fillet, abs(z) - hz + fillet, 0.0
+        da, db, dc = (x * dx + y * dy) / max(rho, 1.0e-300), math.copysign(dz, z * dz), 0.0
+    a, b, c = max(a, 0.0), max(b, 0.0), max(c, 0.0)
+    far = math.sqrt(a * a + b * b + c * c)
+    return far - fillet, (a * da + b * db + c * dc) / max(far, 1.0e-300)
 
 
 @jit
@@ -90,12 +94,16 @@ def hit(kind, prims, i, ox, oy, oz, dx, dy, dz):
         return MISS
     if fillet <= 0.0:
         return near if near > 0.0 else MISS
-    t, close = max(near, 0.0), 1.0e-5 * fillet
-    for _ in range(96):  # sphere tracing; a ray that enters through a flat part stops at once
-        d = _rounded(kind, hx, hy, hz, fillet, ox + t * dx, oy + t * dy, oz + t * dz)
-        if d < close:
+    t, close = max(near, 0.0), 1.0e-9 * fillet
+    # along a ray the distance to a convex body is convex, so Newton's steps from outside never pass the surface, and a ray
+    # that misses sees the distance rise; one that enters through a flat part stops at once
+    for _ in range(64):
+        d, slope = _rounded(kind, hx, hy, hz, fillet, ox + t * dx, oy + t * dy, oz + t * dz, dx, dy, dz)
+        if d <= close:
             return t if t > 0.0 else MISS
-        t += d
+        if slope >= 0.0:
+            return MISS
+        t -= d / slope
         if t > far:
             return MISS
     return t
