@@ -5,13 +5,13 @@ It refuses to compute anything, and to go on quietly when compiled code cannot b
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import logging
 import os
-import re
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -51,7 +51,20 @@ def cache_root() -> Path:
     return root
 
 
-_IMPORT = re.compile(r"^\s*(?:from|import)\s+(simulators(?:\.\w+)*)(?:\s+import\s+\(?([\w, \t\n]*))?", re.MULTILINE)
+def _imported(file: Path, package: Path) -> Iterator[Path]:
+    """Yield the files of `package` that a module takes names from; a package's own file only for names that it defines."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        names: list[tuple[str, str]] = []
+        if isinstance(node, ast.Import):
+            names = [(alias.name, "") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            names = [(node.module, alias.name) for alias in node.names]
+        for module, name in names:
+            place = package.parent.joinpath(*module.split("."))
+            choices = ((place / name).with_suffix(".py"), place / name / "__init__.py") if name else ()
+            files = (*choices, place.with_suffix(".py"), place / "__init__.py")
+            if module.split(".")[0] == package.name:
+                yield from [f for f in files if f.is_file()][:1]
 
 
 @cache
@@ -62,13 +75,9 @@ def _sources(path: Path) -> frozenset[Path]:
     pending = [path.resolve()]
     while pending:
         file = pending.pop()
-        if file in found:
-            continue
-        found.add(file)
-        for module, names in _IMPORT.findall(file.read_text(encoding="utf-8")):
-            place = package.parent.joinpath(*module.split("."))
-            wanted = [place, *(place / name for name in re.findall(r"\w+", names))]
-            pending += [f for f in (p.with_suffix(".py") for p in wanted) if f.is_file()]
+        if file not in found:
+            found.add(file)
+            pending += _imported(file, package)
     return frozenset(found)
 
 

@@ -184,7 +184,8 @@ def read_clip(path: str | Path, limit: int | None = None, limits: Limits | None 
     file, most = Path(path), limits if limits is not None else Limits()
     width, height, *_ = _header(file, most)
     command = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-nostdin", "-xerror", "-noautorotate", *_UNTRUSTED]
-    command += ["-max_pixels", str(most.pixels), "-i", f"file:{file.resolve()}", "-map", "0:v:0", "-fps_mode", "passthrough"]
+    padded = 2 * most.pixels + 2**16  # the decoder counts whole macroblocks; the true size was checked above
+    command += ["-max_pixels", str(padded), "-i", f"file:{file.resolve()}", "-map", "0:v:0", "-fps_mode", "passthrough"]
     command += ["-vf", f"scale={width}:{height}:flags=accurate_rnd+full_chroma_int+full_chroma_inp"]
     command += ["-pix_fmt", "rgb24", "-f", "rawvideo", "-"]
     size, count = width * height * 3, 0
