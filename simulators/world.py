@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -155,7 +154,7 @@ class World:
 
     bodies: tuple[Body, ...]
     bounds: tuple[Vec3, Vec3]
-    moves: Mapping[str, Move] = field(default_factory=lambda: MappingProxyType({}))
+    moves: Mapping[str, Move] = field(default_factory=dict)
     watched: tuple[tuple[str, str], ...] = ()
     gravity: float = 9.81
     planar: bool = False

@@ -1,0 +1,237 @@
+"""PyBullet as an engine: builds a 3-D World once a rollout and integrates its loose bodies.
+
+Every Bullet flag is set in one block, with its reason. It knows nothing of facts or labels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import version as installed
+
+import numpy as np
+import pybullet
+
+from simulators.device import State
+from simulators.engines.gyroscope import midpoint_torque
+from simulators.rotation import IDENTITY
+from simulators.world import ORIGIN, Body, Box, Capsule, Cylinder, Part, Sphere, World
+
+_NO_BODY = -1
+
+UNITS = 100.0
+"""Engine lengths in a metre at scale 1. Bullet's distance tests carry absolute tolerances (1e-3 in the penetration test), so at
+one unit a metre a coin's contacts are missed for tens of steps and it sinks through the table; at a centimetre they are not."""
+
+
+@dataclass(frozen=True)
+class Bullet:
+    """PyBullet at `steps_per_second`, a rollout being `unsettled` after `time_limit` [s]; `iterations` of the solver a step."""
+
+    steps_per_second: int
+    time_limit: float
+    iterations: int = 50
+
+    @property
+    def name(self) -> str:
+        """`bullet`."""
+        return "bullet"
+
+    @property
+    def version(self) -> str:
+        """The installed PyBullet, and the version of this file's settings."""
+        return f"pybullet-{installed('pybullet')}/1"
+
+    def open(self, world: World) -> BulletSimulation:
+        """Make a simulation of `world`; close it when done."""
+        return BulletSimulation(self, world)
+
+
+class BulletSimulation:
+    """One world in one PyBullet client. `reset` builds it anew: bit-identical to a fresh client at half the cost."""
+
+    def __init__(self, engine: Bullet, world: World) -> None:
+        self.engine, self.world = engine, world
+        self.cid = pybullet.connect(pybullet.DIRECT)
+        self.per_metre = UNITS / world.scale
+        self.step_length = 1.0 / engine.steps_per_second
+        self.loose = world.loose
+        self.ids: dict[str, list[int]] = {}
+        self.elapsed = 0
+        self.touched = np.zeros(len(world.watched), bool)
+        self.undamped: list[tuple[int, Body]] = []
+        self.spinning: list[tuple[int, tuple[float, float, float]]] = []
+
+    def close(self) -> None:
+        """Free the client."""
+        pybullet.disconnect(self.cid)
+
+    def reset(self, start: State) -> None:
+        """Begin the rollout of the single row `start` in a fresh world."""
+        cid, k = self.cid, self.per_metre
+        pybullet.resetSimulation(physicsClientId=cid)
+        pybullet.setGravity(0.0, 0.0, -self.world.gravity * k, physicsClientId=cid)
+        pybullet.setPhysicsEngineParameter(
+            fixedTimeStep=self.step_length,
+            numSolverIterations=self.engine.iterations,
+            numSubSteps=0,
+            # Pairs in a fixed order: without it the order, and so the last bits, depend on the allocator.
+            deterministicOverlappingPairs=1,
+            # A contact seen while still this far open loses gap / step of its rebound: at most g step, like all else here.
+            # The default .02 m, larger than a die, eats whole bounces.
+            contactBreakingThreshold=self.world.gravity * self.step_length**2 * k,
+            # Penetration is pushed out at this share a step, which adds the same share of the approach speed to a rebound.
+            erp=0.003,
+            contactERP=0.003,
+            frictionERP=0.003,
+            # Below this approach speed there is no bounce: else the discretised gravity, g step, bounces for ever.
+            restitutionVelocityThreshold=max(0.05, 5.0 * self.world.gravity * self.step_length) * k,
+            # Meshes are cached by file name until this is off; a rollout must not see an earlier world.
+            enableFileCaching=0,
+            physicsClientId=cid,
+        )
+        self.ids = {body.name: self._build(body) for body in self.world.bodies if body.collides}
+        self.undamped, self.spinning = [], []
+        for row, body in ((i, self.world.moving[i]) for i in self.loose):
+            (unique,) = self.ids[body.name]
+            pybullet.resetBasePositionAndOrientation(
+                unique, (start.pos[0, row] * k).tolist(), start.quat[0, row].tolist(), physicsClientId=cid
+            )
+            pybullet.resetBaseVelocity(
+                unique, (start.vel[0, row] * k).tolist(), start.omega[0, row].tolist(), physicsClientId=cid
+            )
+            if body.angular_damping > 0.0:
+                self.undamped.append((unique, body))
+            moments = pybullet.getDynamicsInfo(unique, _NO_BODY, physicsClientId=cid)[2]
+            if max(moments) - min(moments) > 1e-9 * max(moments):
+                self.spinning.append((unique, moments))
+        self.elapsed = 0
+        self.touched = start.touched[0].copy()
+
+    def _build(self, body: Body) -> list[int]:
+        """Create a loose body as one multibody; a fixed one as one a part, since a compound holds only 16."""
+        cid = self.cid
+        if body.mass > 0.0:
+            if len(body.parts) > 1 or _is_offset(body.parts[0]):
+                raise ValueError(f"loose body {body.name!r} must be one shape about its centre of mass in this engine")
+            ids = [
+                pybullet.createMultiBody(
+                    body.mass,
+                    self._shape(body.parts[0]),
+                    _NO_BODY,
+                    self._scaled(body.position),
+                    body.quaternion,
+                    physicsClientId=cid,
+                )
+            ]
+        else:
+            ids = []
+            for part in body.parts:
+                position, quaternion = pybullet.multiplyTransforms(
+                    body.position, body.quaternion, part.position, part.quaternion
+                )
+                ids.append(
+                    pybullet.createMultiBody(
+                        0.0, self._shape(part), _NO_BODY, self._scaled(position), quaternion, physicsClientId=cid
+                    )
+                )
+        surface = body.surface
+        for unique, part in zip(ids, body.parts, strict=False):
+            pybullet.changeDynamics(
+                unique,
+                _NO_BODY,
+                # Bullet multiplies the two sides, so each gives its square root.
+                restitution=math.sqrt(surface.restitution),
+                lateralFriction=math.sqrt(surface.friction),
+                # These two combine as r_a f_b + r_b f_a: the moving body alone carries them.
+                rollingFriction=surface.rolling_friction * self.per_metre,
+                spinningFriction=surface.spinning_friction * self.per_metre,
+                # Both default to .04 /s; a free flight has none.
+                linearDamping=0.0,
+                angularDamping=0.0,
+                # The default 100 rad/s clamps the spin of a free body too.
+                maxJointVelocity=1e5,
+                # Sleeping would freeze a slow topple.
+                activationState=pybullet.ACTIVATION_STATE_DISABLE_SLEEPING,
+                physicsClientId=cid,
+            )
+            if (fillet := getattr(part.shape, "fillet", 0.0)) > 0.0:
+                # Box and cylinder shrink their core by the margin: what collides is the shape with rounded edges.
+                pybullet.changeDynamics(unique, _NO_BODY, collisionMargin=fillet * self.per_metre, physicsClientId=cid)
+        return ids
+
+    def step(self, steps: int) -> None:
+        """Integrate that many steps."""
+        for _ in range(steps):
+            for unique, moments in self.spinning:
+                self._correct_gyroscopic(unique, moments)
+            pybullet.stepSimulation(physicsClientId=self.cid)
+            if self.undamped:
+                self._damp_after_contact()
+            if self.world.watched:
+                self._watch()
+        self.elapsed += steps
+
+    def state(self) -> State:
+        """Return the present state as a single row; actuators stand where their move has them."""
+        time = self.elapsed * self.step_length
+        row = State.at_release(self.world, 1)
+        row.time[0] = time
+        row.touched[0] = self.touched
+        for index, body in enumerate(self.world.moving):
+            if body.mass > 0.0:
+                (unique,) = self.ids[body.name]
+                pos, quat = pybullet.getBasePositionAndOrientation(unique, physicsClientId=self.cid)
+                vel, omega = pybullet.getBaseVelocity(unique, physicsClientId=self.cid)
+                row.pos[0, index], row.quat[0, index] = np.divide(pos, self.per_metre), quat
+                row.vel[0, index], row.omega[0, index] = np.divide(vel, self.per_metre), omega
+            else:
+                row.pos[0, index], row.quat[0, index] = self.world.moves[body.name].at(time)
+        return row
+
+    def _scaled(self, lengths: Iterable[float]) -> list[float]:
+        return [self.per_metre * length for length in lengths]
+
+    def _shape(self, part: Part) -> int:
+        k = self.per_metre
+        match part.shape:
+            case Box(size=size):
+                geometry = {"shapeType": pybullet.GEOM_BOX, "halfExtents": [k * edge / 2.0 for edge in size]}
+            case Sphere(radius=radius):
+                geometry = {"shapeType": pybullet.GEOM_SPHERE, "radius": k * radius}
+            case Cylinder(radius=radius, length=length):
+                geometry = {"shapeType": pybullet.GEOM_CYLINDER, "radius": k * radius, "height": k * length}
+            case Capsule(radius=radius, length=length):
+                geometry = {"shapeType": pybullet.GEOM_CAPSULE, "radius": k * radius, "height": k * length}
+        return pybullet.createCollisionShape(**geometry, physicsClientId=self.cid)
+
+    def _correct_gyroscopic(self, unique: int, moments: tuple[float, float, float]) -> None:
+        cid = self.cid
+        _, quat = pybullet.getBasePositionAndOrientation(unique, physicsClientId=cid)
+        _, omega = pybullet.getBaseVelocity(unique, physicsClientId=cid)
+        torque = midpoint_torque(quat, omega, moments, self.step_length)
+        pybullet.applyExternalTorque(unique, _NO_BODY, torque, pybullet.WORLD_FRAME, physicsClientId=cid)
+
+    def _damp_after_contact(self) -> None:
+        """Switch on a body's angular damping at its first contact: a flight is free."""
+        still: list[tuple[int, Body]] = []
+        for unique, body in self.undamped:
+            if pybullet.getContactPoints(unique, physicsClientId=self.cid):
+                pybullet.changeDynamics(unique, _NO_BODY, angularDamping=body.angular_damping, physicsClientId=self.cid)
+            else:
+                still.append((unique, body))
+        self.undamped = still
+
+    def _watch(self) -> None:
+        for pair, (a, b) in enumerate(self.world.watched):
+            if not self.touched[pair]:
+                self.touched[pair] = any(
+                    pybullet.getContactPoints(one, other, physicsClientId=self.cid)
+                    for one in self.ids[a]
+                    for other in self.ids[b]
+                )
+
+
+def _is_offset(part: Part) -> bool:
+    return part.position != ORIGIN or part.quaternion != IDENTITY
