@@ -130,6 +130,11 @@ def pip_offset(u, v, count):
 
 
 @jit
+def _length(x, y):
+    return math.sqrt(x * x + y * y)  # values near 1: hypot's care for overflow is not needed
+
+
+@jit
 def _blend(a, b, k):
     """Return the smooth union of two signed distances, rounded over `k`."""
     h = max(k - abs(a - b), 0.0) / k
@@ -148,7 +153,7 @@ def _segment(x, y, ax, ay, bx, by, radius):
     """Return the signed distance to a stroke with round ends."""
     px, py, dx, dy = x - ax, y - ay, bx - ax, by - ay
     t = min(max((px * dx + py * dy) / (dx * dx + dy * dy), 0.0), 1.0)
-    return math.hypot(px - t * dx, py - t * dy) - radius
+    return _length(px - t * dx, py - t * dy) - radius
 
 
 @jit
@@ -170,12 +175,12 @@ def star(x, y, radius, inner):
     sector = 2.0 * math.pi / 5.0
     angle = math.atan2(x, y)
     angle = abs(angle - sector * math.floor(angle / sector + 0.5))
-    r = math.hypot(x, y)
+    r = _length(x, y)
     px, py = r * math.cos(angle), r * math.sin(angle)
     ax, ay = radius, 0.0
     bx, by = inner * math.cos(sector / 2.0), inner * math.sin(sector / 2.0)
     ex, ey = bx - ax, by - ay
-    return ((px - ax) * -ey + (py - ay) * ex) * -1.0 / math.hypot(ex, ey)
+    return ((px - ax) * -ey + (py - ay) * ex) * -1.0 / _length(ex, ey)
 
 
 @jit
@@ -185,7 +190,7 @@ def coin_face(x, y, heads, blur):
     Heads is a bright portrait on a darkened field; tails is a dark star and dark rays on a bright field. Edges are
     softened over at least a pixel, so neither shimmers.
     """
-    rho = math.hypot(x, y)
+    rho = _length(x, y)
     soft = max(blur, 0.02)
     rim = smoothstep(0.89 - soft, 0.89 + soft, rho)
     if heads:
