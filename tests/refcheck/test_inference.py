@@ -255,6 +255,13 @@ def test_rollouts_needed_when_the_reference_holds(q, median):
     assert np.median(taken) == pytest.approx(median, rel=0.1)
 
 
+def until_decided(test, look, limit=200):
+    """Feed looks until there is a verdict, or `limit` of them have given none."""
+    while test.state.verdict == "undecided" and test.state.looks < limit:
+        test.update(look())
+    return test.state
+
+
 def naive(q, outcomes, epsilon, alpha):
     """The design's U and L one rollout at a time, as written: the favoured set is renewed after each look."""
     rho = inference.mixture_rho(epsilon, alpha)
@@ -287,9 +294,8 @@ def test_bounds_are_the_formulas_of_the_design():
 def test_an_outcome_the_reference_excludes_leads_to_fails():
     test = SequentialTest([0.5, 0.5, 0.0], 0.05, 0.01)
     rng = np.random.default_rng(10)
-    while test.state.verdict == "undecided":
-        test.update(rng.choice(3, size=LOOK, p=[0.4, 0.4, 0.2]))
-    assert (test.state.verdict, test.state.reason) == ("fails", "distance")
+    state = until_decided(test, lambda: rng.choice(3, size=LOOK, p=[0.4, 0.4, 0.2]))
+    assert (state.verdict, state.reason) == ("fails", "distance")
 
 
 def test_nulls_alone_can_fail_and_can_withhold_holds():
@@ -299,8 +305,7 @@ def test_nulls_alone_can_fail_and_can_withhold_holds():
         return y
 
     many = SequentialTest([0.5, 0.5], 0.1)
-    while many.state.verdict == "undecided":
-        many.update(alternating(20))
+    until_decided(many, lambda: alternating(20))
     assert (many.state.verdict, many.state.reason) == ("fails", "nulls")
     assert many.state.null_lower > 0.02
     some = SequentialTest([0.5, 0.5], 0.1)
@@ -334,8 +339,7 @@ def test_a_short_look_is_the_last_and_a_verdict_is_final():
     with pytest.raises(ValueError, match="look"):
         test.update([0, 1])
     test = SequentialTest([0.5, 0.5], 0.1)
-    while test.state.verdict == "undecided":
-        test.update(np.zeros(LOOK, int))
+    until_decided(test, lambda: np.zeros(LOOK, int))
     with pytest.raises(ValueError, match="ended"):
         test.update(np.zeros(LOOK, int))
 
