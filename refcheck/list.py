@@ -50,9 +50,10 @@ def _class(part: Any) -> str | None:
 
 
 def _table(rows: list[dict[str, Any]]) -> Any:
+    from rich import box
     from rich.table import Table
 
-    table = Table(title=f"{len(rows)} scenes", title_justify="left")
+    table = Table(title=f"{len(rows)} scenes", title_justify="left", box=box.SIMPLE)
     for name in ("scene", "title", "group", "outcomes", "reference", "basis", "engine"):
         table.add_column(name, no_wrap=name == "scene")
     for one in rows:

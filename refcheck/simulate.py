@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from rich import box
 from rich.table import Table
 
 from refcheck.command import Answer, Option, Request
@@ -103,7 +104,9 @@ def _words(words: Sequence[str], positions: np.ndarray) -> pa.Array:
 
 def tally_table(title: str, tally: Tally) -> Table:
     """Return outcomes and null reasons with counts and shares: of the valid rollouts, and of all."""
-    table = Table(title=f"{title}: {tally.total} rollouts, {tally.valid} ended in an outcome", title_justify="left")
+    table = Table(
+        title=f"{title}: {tally.total} rollouts, {tally.valid} ended in an outcome", title_justify="left", box=box.SIMPLE
+    )
     table.add_column("outcome")
     for name in ("count", "share of valid", "share of all"):
         table.add_column(name, justify="right")

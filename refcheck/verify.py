@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.random import Generator, Philox
+from rich import box
 from rich.table import Table
 
 from refcheck.command import COMPLETED, NOT_MET, Answer, Option, Request, UserError
@@ -136,7 +137,7 @@ def certify(
     test = SequentialTest(scene.q(), epsilon, alpha, null_limit)
     state, seen, waiting = test.state, list[_Look](), list[Rollouts]()
     begun, ran_out = time.monotonic(), "budget"
-    # Look sizes divide by slice sizes, so that a look is a whole number of slices; the last may be short.
+    # A look is a whole number of slices; only the last of all, at the end of budget or seconds, may be short.
     ahead = max(2, 2 * workers)
     stream = run_slices(scene.engine, scene.device, seed, scene.stream, slices(0, budget), executor, ahead)
     try:
@@ -144,7 +145,8 @@ def certify(
         for part in stream:
             waiting.append(part)
             held += len(part)
-            if held < LOOK and count + held < budget:
+            late = seconds is not None and time.monotonic() - begun >= seconds
+            if held < LOOK and count + held < budget and not late:
                 continue
             look = _columns(waiting)
             state = test.update(scene.outcome(look.fact))
@@ -153,7 +155,7 @@ def certify(
             advance(len(look.fact))
             if state.verdict != "undecided":
                 break
-            if seconds is not None and time.monotonic() - begun >= seconds:
+            if late:
                 ran_out = "seconds"
                 break
     finally:
@@ -240,7 +242,7 @@ def run(request: Request) -> Answer:
     with open_executor(workers) as executor:
         count = getattr(executor, "_max_workers", 1)
         for scene in loaded:
-            with request.progress(f"verify {scene.id}", values["budget"]) as advance:
+            with request.progress(f"verify {scene.id}") as advance:
                 certificates.append(certify(scene, executor=executor, workers=count, advance=advance, **values))
     met = required is None or all(meets(certificate.verdict, required) for certificate in certificates)
     result = {"certificates": certificates, "summary": summary(certificates)}
@@ -266,7 +268,7 @@ STYLES = {"holds": "green", "fails": "red", "undecided": "yellow", "consistent (
 
 def table(certificates: Sequence[Certificate]) -> Table:
     """Return one row a certificate; a distance never stands without its interval."""
-    shown = Table(title="Does the scene's physics give its reference?", title_justify="left")
+    shown = Table(title="Does the scene's physics give its reference?", title_justify="left", box=box.SIMPLE)
     shown.add_column("scene", no_wrap=True)
     shown.add_column("verdict")
     for name in ("TVD", "interval", "epsilon", "n", "nulls", "p (fixed n)", "runs/s"):

@@ -10,6 +10,7 @@ import pytest
 
 from refcheck import app, verify
 from refcheck.output import plain
+from refcheck.simulate import SLICE
 from scenes.load import load_scene
 from simulators.execute import open_executor
 
@@ -65,7 +66,7 @@ def test_a_spent_budget_is_undecided_and_says_so(toy_conf):
     one = certificate(shifted(0.6), budget=700)
     assert (one.verdict, one.reason, one.n, one.looks) == ("undecided", "budget", 700, 3)
     one = certificate(shifted(0.6), seconds=0.0)
-    assert (one.verdict, one.reason, one.looks) == ("undecided", "seconds", 1)
+    assert (one.verdict, one.reason, one.looks, one.n) == ("undecided", "seconds", 1, SLICE)
 
 
 def test_an_assumption_never_holds(toy_conf):
