@@ -1,7 +1,9 @@
 """Clips: what goes in comes out, counted; what cannot be a clip is refused with a reason and leaves nothing behind."""
 
 import dataclasses
+import subprocess
 
+import imageio_ffmpeg
 import numpy as np
 import pytest
 
@@ -79,6 +81,19 @@ def test_saturated_colours_survive(tmp_path):
     back = next(read_clip(tmp_path / "bars.mp4")).astype(int)
     for k in range(3):
         assert np.abs(back[:, 32 * k + 8 : 32 * k + 24].mean((0, 1)) - bars[0, 32 * k]).max() < 4
+
+
+def test_luma_is_bt709_and_says_so(tmp_path):
+    # Rec. ITU-R BT.709: Y' = 16 + 219 (.2126 R' + .7152 G' + .0722 B'); BT.601's green is 18 lower
+    colour = np.array([30, 200, 30])
+    image = np.tile(colour.astype(np.uint8), (64, 96, 1))
+    image[:8] = 0
+    write_clip(tmp_path / "green.mp4", [image] * 3, 16)
+    ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), "-hide_banner", "-i", str(tmp_path / "green.mp4")]
+    told = subprocess.run([*ffmpeg, "-f", "rawvideo", "-pix_fmt", "yuv420p", "-"], capture_output=True)
+    luma = np.frombuffer(told.stdout[: 64 * 96], np.uint8).reshape(64, 96)
+    assert luma[40, 48] == pytest.approx(16 + 219 * np.dot((0.2126, 0.7152, 0.0722), colour) / 255, abs=1.5)
+    assert b"yuv420p(tv, bt709" in told.stderr
 
 
 def test_the_index_is_at_the_front_and_bytes_repeat(tmp_path, frames):
