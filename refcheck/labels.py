@@ -24,7 +24,7 @@ from refcheck.calibench import SCENES
 from refcheck.command import UserError
 
 MAXIMUM_BYTES = 64 << 20
-"""A label file is text of a few hundred bytes a rollout: this is a million of them."""
+"""A label file is text of at most a few hundred bytes a rollout, so a larger one is something else."""
 MAXIMUM_FILES = 20_000
 SHOWN = 20
 """Problems spelled out before the rest is only counted."""

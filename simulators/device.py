@@ -52,6 +52,10 @@ class State:
         """Return the given rows; the leading axis stays."""
         return State(*(getattr(self, f.name)[rows] for f in fields(self)))
 
+    def copy(self) -> State:
+        """Return a state that shares no array with this one."""
+        return State(*(getattr(self, f.name).copy() for f in fields(self)))
+
     @staticmethod
     def concatenate(states: Sequence[State]) -> State:
         """Join along the leading axis."""

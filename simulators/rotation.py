@@ -19,8 +19,16 @@ def rotate(quat: ArrayLike, vector: ArrayLike) -> Array:
     """Rotate `vector` (..., 3) from body to world axes by `quat` (..., 4)."""
     q, v = np.asarray(quat, float), np.asarray(vector, float)
     axis, w = q[..., :3], q[..., 3:]
-    t = 2.0 * np.cross(axis, v)
-    return v + w * t + np.cross(axis, t)
+    t = 2.0 * _cross(axis, v)
+    return v + w * t + _cross(axis, t)
+
+
+def _cross(a: Array, b: Array) -> Array:
+    """Return the vector product: `np.cross` takes over twice as long on a single row."""
+    x = a[..., 1] * b[..., 2] - a[..., 2] * b[..., 1]
+    y = a[..., 2] * b[..., 0] - a[..., 0] * b[..., 2]
+    z = a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
+    return np.stack([x, y, z], axis=-1)
 
 
 def unrotate(quat: ArrayLike, vector: ArrayLike) -> Array:
@@ -37,7 +45,7 @@ def multiply(a: ArrayLike, b: ArrayLike) -> Array:
     """Return the rotation `b` followed by `a`, both (..., 4)."""
     a, b = np.asarray(a, float), np.asarray(b, float)
     av, aw, bv, bw = a[..., :3], a[..., 3:], b[..., :3], b[..., 3:]
-    vector = aw * bv + bw * av + np.cross(av, bv)
+    vector = aw * bv + bw * av + _cross(av, bv)
     scalar = aw * bw - np.sum(av * bv, axis=-1, keepdims=True)
     return np.concatenate([vector, scalar], axis=-1)
 
@@ -52,6 +60,8 @@ def about(axis: Sequence[float], angle: ArrayLike) -> Array:
 def interpolate(a: ArrayLike, b: ArrayLike, share: float) -> Array:
     """Return the rotation a `share` of the short way from `a` to `b` (slerp), both (4,)."""
     a, b = np.asarray(a, float), np.asarray(b, float)
+    if np.array_equal(a, b):
+        return a
     cosine = float(np.sum(a * b))
     if cosine < 0.0:
         b, cosine = -b, -cosine

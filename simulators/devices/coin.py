@@ -20,7 +20,7 @@ LYING = math.cos(math.radians(20.0))
 TABLE_DEPTH = 0.04  # m
 TABLE_EDGE = 0.015  # m: rounding of the table's edges. Bullet finds contacts reliably down to this depth
 ACTION = 0.5  # s: the flicker's way to the coin
-CLEAR = 0.15  # s: in which clip and flicker draw back
+CLEAR = 0.25  # s: in which clip and flicker leave the picture
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Coin:
         bodies, moves = [table, coin], {}
         for name, side in (("clip_left", -1.0), ("clip_right", 1.0)):
             start = (side * (radius + rod + arm / 2.0), centre[1], centre[2])
-            away = (start[0] + side * 4.0 * self.diameter, start[1], start[2])
+            away = (start[0] + side * arm, start[1], start[2])
             bodies.append(
                 Body(name, (Part(Capsule(rod, arm), quaternion=along_x, material=steel),), position=start, collides=False)
             )
@@ -120,7 +120,8 @@ class Coin:
         )
         head = Part(Sphere(rod), material=Material(color=(0.75, 0.2, 0.15), roughness=0.4))
         bodies.append(Body("flicker", (head, handle), position=tip, collides=False))
-        moves["flicker"] = _line((-ACTION, -0.1, 0.0, CLEAR), (low, low, tip, low))
+        gone = (tip[0], tip[1] - arm, tip[2] - arm)
+        moves["flicker"] = _line((-ACTION, -0.1, 0.0, CLEAR), (low, low, tip, gone))
         return World(
             bodies=tuple(bodies),
             bounds=((-width / 2.0, -depth / 2.0, -TABLE_DEPTH), (width / 2.0, depth / 2.0, 10.0 * self.height)),

@@ -18,7 +18,9 @@ from simulators.world import Body, Box, Cylinder, Material, Move, Part, Quat, Sp
 
 CLEARANCE = 2.2  # ball radii: the narrowest passage a board may have; anything tighter is a jam in waiting
 ALONG_Y: Quat = tuple(rotation.about((1.0, 0.0, 0.0), math.pi / 2.0).tolist())
-HOLD, SLIDE, CLEAR = 0.5, 0.15, 0.10  # s: the gate is closed from -HOLD, starts at -SLIDE, is open at +CLEAR
+HOLD = 0.5  # s: how long before the release a clip starts
+SLIDE = 3.3  # the gate slides for that many times sqrt(ball radius / 9.81 m/s^2) before the release, and as long after it
+TRAVEL = 5.0  # ball radii: with `SLIDE`, fast enough that the plate never cuts into the falling ball
 
 
 @dataclass(frozen=True)
@@ -197,18 +199,17 @@ class PegBoard:
     def _gate(self, depth: float, look: Mapping[str, Material]) -> tuple[Body, Move]:
         """Return the gate's plate with its knob, and its slide: its left edge passes under the ball's centre at t = 0."""
         ball, thickness = self.ball_radius, self.gate_thickness
-        travel = 3.3 * ball
+        slide = SLIDE * math.sqrt(ball / 9.81)
         height = self.release_height - ball - thickness / 2.0
-        times = (-HOLD, -SLIDE, CLEAR)
-        shares = Move(times, ((0.0,) * 3, (0.0,) * 3, (1.0, 0.0, 0.0)), (IDENTITY,) * 3)
-        behind = travel * float(shares.at(0.0)[0][0])  # how far it has gone at the release, eased as moves are
-        length = behind + 2.0 * ball
-        closed: Vec3 = (self.offset + (2.0 * ball - behind) / 2.0, 0.0, height)
+        half = TRAVEL / 2.0 * ball  # an eased move is half way at half time: the release
+        length = half + 2.0 * ball
+        closed: Vec3 = (self.offset + (2.0 * ball - half) / 2.0, 0.0, height)
         parts = (
             Part(Box((length, depth, thickness), 0.3 * thickness), material=look["gate"]),
             Part(Box((0.5 * ball, depth, 1.1 * ball), 0.2 * ball), (length / 2.0, 0.0, 0.0), material=look["knob"]),
         )
-        opened: Vec3 = (closed[0] + travel, 0.0, height)
+        opened: Vec3 = (closed[0] + 2.0 * half, 0.0, height)
+        times = (-HOLD, -slide, slide)
         return Body("gate", parts, position=closed, collides=False), Move(times, (closed, closed, opened), (IDENTITY,) * 3)
 
     def start(self, launch: Mapping[str, Array]) -> State:

@@ -56,7 +56,8 @@ class BulletSimulation:
         self.cid = pybullet.connect(pybullet.DIRECT)
         self.per_metre = UNITS / world.scale
         self.step_length = 1.0 / engine.steps_per_second
-        self.loose = world.loose
+        self.moving, self.loose = world.moving, world.loose
+        self.nominal = State.at_release(world, 1)
         self.ids: dict[str, list[int]] = {}
         self.elapsed = 0
         self.touched = np.zeros(len(world.watched), bool)
@@ -93,7 +94,7 @@ class BulletSimulation:
         )
         self.ids = {body.name: self._build(body) for body in self.world.bodies if body.collides}
         self.undamped, self.spinning = [], []
-        for row, body in ((i, self.world.moving[i]) for i in self.loose):
+        for row, body in ((i, self.moving[i]) for i in self.loose):
             (unique,) = self.ids[body.name]
             pybullet.resetBasePositionAndOrientation(
                 unique, (start.pos[0, row] * k).tolist(), start.quat[0, row].tolist(), physicsClientId=cid
@@ -176,10 +177,10 @@ class BulletSimulation:
     def state(self) -> State:
         """Return the present state as a single row; actuators stand where their move has them."""
         time = self.elapsed * self.step_length
-        row = State.at_release(self.world, 1)
+        row = self.nominal.copy()
         row.time[0] = time
         row.touched[0] = self.touched
-        for index, body in enumerate(self.world.moving):
+        for index, body in enumerate(self.moving):
             if body.mass > 0.0:
                 (unique,) = self.ids[body.name]
                 pos, quat = pybullet.getBasePositionAndOrientation(unique, physicsClientId=self.cid)

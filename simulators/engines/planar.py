@@ -103,9 +103,6 @@ class PlanarSimulation:
         space.iterations = self._engine.iterations
         space.collision_slop = self._engine.slop * self._world.scale
         space.collision_bias = math.exp(-self._engine.relaxation)
-        # A contact that ends is forgotten at once. Pymunk would keep it for three steps and start a new impact at the same
-        # place with the old one's accumulated impulse, which widens the new one's friction cone.
-        space.collision_persistence = 1
         for body, outlines in self._fixed:
             self._add(space, pymunk.Body(body_type=pymunk.Body.STATIC), body, outlines)
         self._start, self._steps = start, 0

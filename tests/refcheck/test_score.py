@@ -75,6 +75,20 @@ def test_published_cells(published):
                 assert cell["p_benjamini_hochberg"] >= cell["p"]
 
 
+def test_rejections_are_the_step_up_rule_on_the_exact_p_values(published):
+    # By the definition (Benjamini and Hochberg 1995): the largest i with p_(i) <= .05 i / t. The p-values next to either
+    # threshold are six or more Monte-Carlo standard errors away from it.
+    exact = sorted(cell["p_exact"] for held in EXPECTED["cells"].values() for cell in held.values() if cell["p"] is not None)
+    step_up = max(i for i, p in enumerate(exact, 1) if p <= 0.05 * i / len(exact))
+    assert published.result["tests"] == {
+        "testable": len(exact),
+        "rate": 0.05,
+        "rejected_benjamini_hochberg": step_up,
+        "rejected_bonferroni": sum(p * len(exact) < 0.05 for p in exact),
+    }
+    assert 10 <= published.result["tests"]["rejected_bonferroni"] < step_up < sum(p < 0.05 for p in exact)
+
+
 def test_floor_and_band_stand_beside_every_distance(published):
     text = drawn(published.tables)
     assert "floor" in text and "band" in text

@@ -190,6 +190,16 @@ def test_rolling_over_the_joint_of_two_boxes_does_not_kick_the_ball():
     assert flight.pos[:, 0, 2].max() < 0.008 + 2e-5
 
 
+@each_scene
+def test_a_resting_ball_is_still_and_an_overlap_is_pushed_apart_to_the_slop(device, engine):
+    surface = Surface(0.5, 0.3)
+    simulation = launched(engine, table(ball(device, surface, device.ball_radius - 5e-4), surface))
+    simulation.step(engine.steps_per_second)
+    state = simulation.state()
+    assert np.abs(state.vel[0, 0]).max() < 1e-9
+    assert -1.1 * engine.slop < state.pos[0, 0, 2] - device.ball_radius < 0.0
+
+
 def test_rotation_turns_about_minus_y_in_pymunk_and_plus_y_here():
     world = table(Body("rod", (Part(Box((0.1, 0.02, 0.01))),), mass=0.1, position=(0.0, 0.0, 3.0)))
     simulation = launched(Planar(2400, 5.0), world, omega=2.0, quat=rotation.about((0.0, 1.0, 0.0), 0.3))
