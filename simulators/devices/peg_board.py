@@ -92,6 +92,7 @@ class PegBoard:
             ),
             (diagonal >= passage, "row_spacing", f"must leave {passage:g} m between pegs of neighbouring rows"),
             (under < 2.0 * ball, "row_spacing", "must not let the ball pass between the last pegs and the dividers"),
+            (0.0 < ball < 0.2, "ball_radius", "must be less than 0.2 m, so that the gate opens within the half second before"),
             (self.bin_depth >= 3.0 * ball, "bin_depth", f"must be at least 1.5 ball diameters ({3.0 * ball:g} m)"),
             (
                 self.drop > ball + self.peg_radius + self.gate_thickness,
