@@ -84,7 +84,7 @@ def _sources(path: Path) -> frozenset[Path]:
 def _folder(module_file: str) -> Path:
     """Return the cache folder of one module, named by every source its compiled code can come from.
 
-    Numba looks only at the file a function is written in: after an edit of a constant or a helper elsewhere it would
+    Numba looks only at the file a function is written in: after an edit of a constant or a function elsewhere it would
     load stale code, and stale physics is a wrong result.
     """
     digest = hashlib.blake2b(numba.__version__.encode(), digest_size=8)

@@ -50,13 +50,13 @@ def test_code_is_named_by_all_that_it_comes_from():
 
 def test_an_edit_of_what_is_imported_gives_another_folder(tmp_path, monkeypatch):
     (tmp_path / "simulators").mkdir()
-    helper, user = tmp_path / "simulators" / "helper.py", tmp_path / "simulators" / "user.py"
-    helper.write_text("LIMIT = 1\n")
-    user.write_text("from simulators.helper import (\n    LIMIT,\n)\n")
+    part, user = tmp_path / "simulators" / "part.py", tmp_path / "simulators" / "user.py"
+    part.write_text("LIMIT = 1\n")
+    user.write_text("from simulators.part import (\n    LIMIT,\n)\n")
     monkeypatch.setattr(compiled, "__file__", str(tmp_path / "simulators" / "compiled.py"))
     monkeypatch.setattr(compiled, "cache_root", lambda: tmp_path)
     before = compiled._folder(str(user))
-    helper.write_text("LIMIT = 2\n")
+    part.write_text("LIMIT = 2\n")
     assert compiled._folder(str(user)) != before
-    helper.write_text("LIMIT = 1\n")
+    part.write_text("LIMIT = 1\n")
     assert compiled._folder(str(user)) == before
