@@ -1,0 +1,381 @@
+"""What a result.json must look like before a page shows it: types, bounds, and figures that follow from their counts.
+
+It reads no file and draws nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from math import isclose
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field, StringConstraints
+
+from refcheck import metrics
+from refcheck.labels import Strict, shown
+
+EXACT = 1e-9
+"""Figures that follow from counts may differ from ours by rounding alone."""
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Words = Annotated[str, StringConstraints(max_length=4000)]
+Count = Annotated[int, Field(ge=0, le=10**12)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e12, le=1e12)]
+Ends = Annotated[list[Number], Field(min_length=2, max_length=2)]
+Exact = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,15}(/[0-9]{1,15}|\.[0-9]{1,15})?$")]
+Labels = Annotated[list[Name], Field(min_length=1, max_length=200)]
+Option = Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,40}$")]
+
+
+class Config(Strict):
+    """What was asked for."""
+
+    options: dict[Option, str | float | int | bool | None] = Field(default_factory=dict)
+    overrides: list[Words] = Field(default_factory=list)
+    scenes: dict[Name, dict[str, Any]] = Field(default_factory=dict)
+
+
+class Header(Strict):
+    """What every result says of its origin; `form` (its `schema`) is the verb and the version of the result's form."""
+
+    form: Annotated[str, StringConstraints(pattern=r"^quincunx\.[a-z]{1,20}/v[0-9]{1,3}$")] = Field(alias="schema")
+    version: Name
+    created: Name
+    versions: dict[Name, Name | None] = Field(default_factory=dict)
+    config: Config = Field(default_factory=Config)
+    seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None
+
+    @property
+    def verb(self) -> str:
+        """The verb that wrote it."""
+        return self.form.removeprefix("quincunx.").partition("/")[0]
+
+
+class Tally(Strict):
+    """Counts in the order of `outcomes`, and nulls by reason."""
+
+    outcomes: Labels
+    counts: list[Count]
+    nulls: dict[Name, Count] = Field(default_factory=dict)
+    sampling: Literal["iid", "quota", "coupled"]
+
+
+class Rate(Strict):
+    """A share with its interval and limit."""
+
+    value: Share
+    lower: Share
+    upper: Share
+    limit: Share
+
+
+class PValue(Strict):
+    """A p-value and how it was computed."""
+
+    value: Share | None
+    statistic: Number | None
+    kind: Name
+    method: Name
+    draws: Count = 0
+
+
+class EngineSettings(Strict):
+    """What integrated the rollouts."""
+
+    name: Name
+    version: Name
+    steps_per_second: Count
+    time_limit: Number
+
+
+class SettleTime(Strict):
+    """Simulated seconds to rest."""
+
+    median: Number | None
+    p95: Number | None
+
+
+class Certificate(Strict):
+    """One scene's certificate as `verify` writes it."""
+
+    scene: Name
+    digest: Name
+    stream: Name
+    seed: Annotated[int, Field(ge=0, lt=2**64)]
+    verdict: Literal["holds", "fails", "undecided", "consistent (assumption)"]
+    reason: Name
+    tally: Tally
+    q: dict[Name, Exact]
+    tvd: Share | None
+    lower: Share
+    upper: Share
+    epsilon: Share
+    alpha: Share
+    null_rate: Rate
+    p_value: PValue
+    basis: Literal["mechanism", "hidden_state", "assumption"]
+    engine: EngineSettings
+    n: Count
+    looks: Count
+    first_rest_disagree: Share | None
+    settle_time: SettleTime
+    seconds: Number
+    rollouts_per_second: Number | None
+    evidence: dict[Name, Words]
+
+    def contradictions(self) -> list[str]:
+        """Say which figures do not follow from the tally, and which verdict does not follow from the figures."""
+        wrong = _tally_problems(self.tally, self.q)
+        if wrong:
+            return wrong
+        valid, nulls = sum(self.tally.counts), sum(self.tally.nulls.values())
+        wrong = [*_follows("tvd", self.tvd, tvd(self.tally.counts, self.q, self.tally.outcomes))]
+        if valid + nulls != self.n:
+            wrong.append(f"n is {self.n}, its tally counts {valid + nulls}")
+        limit, inside = self.null_rate.limit, self.upper < self.epsilon
+        if self.verdict in ("holds", "consistent (assumption)") and not (inside and self.null_rate.upper < limit):
+            wrong.append(f"says {self.verdict!r}, but its interval ends are {self.upper} and {self.null_rate.upper} (nulls)")
+        if self.verdict == "fails" and not (self.lower > self.epsilon or self.null_rate.lower > limit):
+            wrong.append(f"says 'fails', but its interval begins at {self.lower} and {self.null_rate.lower} (nulls)")
+        if self.verdict == "holds" and self.basis == "assumption":
+            wrong.append("says 'holds' on an assumption, which can only be consistent")
+        return wrong
+
+
+class Certificates(Strict):
+    """The result of `verify`."""
+
+    certificates: Annotated[list[Certificate], Field(max_length=1000)]
+
+
+class Counted(Strict):
+    """Counts in the order of the outcomes, and nulls by reason."""
+
+    counts: list[Count]
+    nulls: dict[Name, Count] = Field(default_factory=dict)
+
+
+class Clip(Strict):
+    """One control: the outcome its rollout truly ended in, and what the judge read."""
+
+    truth: Name
+    reading: Name | None
+    null: Words | None = None
+
+
+class Controls(Strict):
+    """The result of `controls`: clips of known outcome, and a judge's readings of them."""
+
+    scene: Name
+    digest: Name
+    k: Count
+    judge: dict[Name, Any]
+    outcomes: Labels
+    q: list[Exact] | dict[Name, Exact]
+    truth: Counted
+    judged: Counted
+    confusion: list[list[Count]]
+    confusion_columns: Labels
+    accuracy: Share | None
+    abstained: Share
+    tvd_truth: Share | None
+    tvd_judged: Share | None
+    floor: Share | None
+    band: Ends | None
+    infrastructure_failures: Count
+    clips: list[Clip]
+    sheet: Words | None = None
+    source: Words | None = None
+    seconds: dict[Name, Number] | Number | None = None
+
+    @property
+    def q_in_order(self) -> list[str]:
+        """The reference in the order of the outcomes."""
+        return [self.q[label] for label in self.outcomes] if isinstance(self.q, dict) else self.q
+
+    @property
+    def answered(self) -> int:
+        """Clips that the judge gave an outcome."""
+        return sum(self.judged.counts)
+
+    @property
+    def right(self) -> int:
+        """Clips that the judge gave their true outcome."""
+        return sum(row[self.confusion_columns.index(label)] for label, row in zip(self.outcomes, self.confusion, strict=True))
+
+    def contradictions(self) -> list[str]:
+        """Say which figures do not follow from the confusion matrix and the counts."""
+        k = len(self.outcomes)
+        widths = {len(row) for row in self.confusion} - {len(self.confusion_columns)}
+        if len(self.confusion) != k or widths or len(self.truth.counts) != k or len(self.judged.counts) != k:
+            return ["has a confusion matrix or counts whose shape is not that of its outcomes"]
+        if missing := [label for label in self.outcomes if label not in self.confusion_columns]:
+            return [f"has no confusion column for {shown(missing)}"]
+        if isinstance(self.q, list) and len(self.q) != k or isinstance(self.q, dict) and set(self.q) != set(self.outcomes):
+            return [f"has a q that is not over its outcomes {shown(self.outcomes)}"]
+        wrong = []
+        columns = [sum(row[self.confusion_columns.index(label)] for row in self.confusion) for label in self.outcomes]
+        if [sum(row) for row in self.confusion] != self.truth.counts or columns != self.judged.counts:
+            wrong.append("has a confusion matrix whose sums are not its counts")
+        q = dict(zip(self.outcomes, self.q_in_order, strict=True))
+        wrong += _follows("accuracy", self.accuracy, self.right / self.answered if self.answered else None)
+        wrong += _follows("tvd_truth", self.tvd_truth, tvd(self.truth.counts, q, self.outcomes))
+        return wrong + _follows("tvd_judged", self.tvd_judged, tvd(self.judged.counts, q, self.outcomes))
+
+
+class Mntv(Strict):
+    """A model's mnTV with its interval and what a model that is q would get."""
+
+    value: Number
+    ci95: Ends
+    ci_method: Words
+    if_q: Number
+    if_q_band95: Ends
+    scenes: Count
+    partial: bool
+    missing: list[Name]
+    notes: list[Words]
+
+
+class ScoreCell(Strict):
+    """One model on one scene."""
+
+    N: Count
+    n_valid: Count
+    rho: Share
+    outcomes: Labels
+    q: list[Exact]
+    counts: list[Count]
+    tv: Share | None
+    e0: Share | None
+    band: Ends | None
+    excess: Number | None
+    score: Number
+    chi2: Number | None
+    p: Share | None
+    p_benjamini_hochberg: Share | None
+    rejected: bool | None
+
+    def contradictions(self) -> list[str]:
+        """Say which figures do not follow from the counts."""
+        wrong = _tally_problems(self, dict(zip(self.outcomes, self.q, strict=False)))
+        if wrong or len(self.q) != len(self.outcomes):
+            return wrong or [f"has {len(self.q)} probabilities for {len(self.outcomes)} outcomes"]
+        if sum(self.counts) != self.n_valid or self.n_valid > self.N:
+            wrong.append(f"n_valid is {self.n_valid} of {self.N}, the counts sum to {sum(self.counts)}")
+        q = dict(zip(self.outcomes, self.q, strict=True))
+        return wrong + _follows("tv", self.tv, tvd(self.counts, q, self.outcomes))
+
+
+class ScoredModel(Strict):
+    """One model's figures by CaliBench's protocol."""
+
+    mntv: Mntv
+    cells: dict[Name, ScoreCell]
+
+
+class Tests(Strict):
+    """What the tests over all cells say together."""
+
+    testable: Count
+    rate: Share
+    rejected_benjamini_hochberg: Count
+    rejected_bonferroni: Count
+
+
+class Metric(Strict):
+    """A named figure."""
+
+    name: Name
+    value: Number
+
+
+class MatchedNull(Strict):
+    """A track average's null."""
+
+    mean: Number
+    q99: Number
+    draws: Count
+    p: Share
+
+
+class PassRate(Strict):
+    """Passing scenes of a track."""
+
+    passing_scenes: Count | None
+    scene_denominator: Count
+
+
+class PawScene(Strict):
+    """One model on one of PAWBench's scenes; figures in percent."""
+
+    scene_id: Name
+    valid_outcomes: Count
+    null_observations: Count
+    infrastructure_failures: Count
+    status: Literal["pass", "fail", "blocked"]
+    metric: Metric | None
+    floor: Number | None = None
+    band: Ends | None = None
+
+
+class PawModel(Strict):
+    """One model on one of PAWBench's tracks."""
+
+    status: Literal["ok", "blocked"]
+    scenes: list[PawScene]
+    track_average: Metric | None
+    matched_null: MatchedNull | None
+    scene_pass_rate: PassRate
+
+
+class PawTrack(Strict):
+    """One of PAWBench's tracks."""
+
+    models: dict[Name, PawModel]
+
+
+class PawBench(Strict):
+    """PAWBench's figures; `partial` when not the whole benchmark was there."""
+
+    tracks: dict[Literal["calibration", "coverage"], PawTrack]
+    partial: bool
+
+
+class Score(Strict):
+    """The result of `score`."""
+
+    models: dict[Name, ScoredModel]
+    tests: Tests | None = None
+    inputs: dict[Words, Name] = Field(default_factory=dict)
+    draws: Count
+    pawbench: PawBench | None = None
+
+
+def tvd(counts: Sequence[int], q: Mapping[str, str], outcomes: Sequence[str]) -> float | None:
+    """Return the TVD of counts (k,) from `q`, None without a count."""
+    return float(metrics.tvd(counts, probabilities(q, outcomes))) if sum(counts) else None
+
+
+def probabilities(q: Mapping[str, str], outcomes: Sequence[str]) -> np.ndarray:
+    """Return `q` as (k,) floats in the order of `outcomes`."""
+    return np.array([float(Fraction(q[label])) for label in outcomes])
+
+
+def _tally_problems(tally: Any, q: Mapping[str, str]) -> list[str]:
+    if len(tally.counts) != len(tally.outcomes) or len(set(tally.outcomes)) != len(tally.outcomes):
+        return [f"has {len(tally.counts)} counts for the outcomes {shown(tally.outcomes)}"]
+    if set(q) != set(tally.outcomes):
+        return [f"has q over {shown(list(q))} for the outcomes {shown(tally.outcomes)}"]
+    if any(part.partition("/")[2].strip("0") == "" and "/" in part for part in q.values()):
+        return ["has a q with denominator 0"]
+    total = sum(Fraction(part) for part in q.values())
+    return [] if isclose(total, 1, abs_tol=EXACT) else [f"has a q that sums to {float(total)}"]
+
+
+def _follows(name: str, said: float | None, ours: float | None) -> list[str]:
+    same = said is None and ours is None or (said is not None and ours is not None and abs(said - ours) <= EXACT)
+    return [] if same else [f"{name} is {said}, its counts give {ours}"]
