@@ -105,7 +105,7 @@ class Coin:
         bodies, moves = [table, coin], {}
         for name, side in (("clip_left", -1.0), ("clip_right", 1.0)):
             start = (side * (radius + rod + arm / 2.0), centre[1], centre[2])
-            away = (start[0] + side * arm, start[1], start[2])
+            away = (start[0] + side * 1.5 * arm, start[1], start[2])
             bodies.append(
                 Body(name, (Part(Capsule(rod, arm), quaternion=along_x, material=steel),), position=start, collides=False)
             )
