@@ -78,7 +78,7 @@ def collect(data: Path) -> Material:
         header = parse_model(Header, value, path, problems)
         kind = FORMS.get(form)
         body = parse_model(kind, value, path, problems) if kind else None
-        if header is None or kind is not None and body is None:
+        if header is None or (kind is not None and body is None):
             continue
         for problem in _contradictions(body):
             problems.add(path, problem)

@@ -8,11 +8,9 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from html import escape
 from importlib.metadata import version
 from typing import Any
 
-import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 from scipy.stats import binomtest
@@ -21,21 +19,25 @@ from refcheck import metrics
 from refcheck.inference import draw_null
 from refcheck.report import plots
 from refcheck.report.collect import Material, Result, picture
-from refcheck.report.schema import Certificate, Certificates, Controls, Score, probabilities
+from refcheck.report.schema import Certificate, Certificates, Controls, Score, Verdict, probabilities
 from simulators.sampling import VALUES, generator
 
 DRAWS, SEED = 20_000, 0
 """Of the null bands that the page adds beside certificates."""
+REASONS = {"distance": "the distance", "nulls": "the nulls", "budget": "its budget of rollouts", "seconds": "its time limit"}
 NOT_SHOWN = ("workers",)
 BASES = {
     "mechanism": ("mechanism", "the randomness is in the visible mechanism itself"),
     "hidden_state": ("hidden state", "the randomness is in a state that the image does not show"),
     "assumption": ("assumption", "the physics assumes what it should show"),
 }
-VERDICTS = ("holds", "fails", "undecided", "consistent (assumption)")
+VERDICTS: tuple[Verdict, ...] = ("holds", "fails", "undecided", "consistent (assumption)")
 SYMBOLS = {"holds": "✓", "fails": "✕", "undecided": "?", "consistent (assumption)": "≈"}
 CLASSES = {"holds": "holds", "fails": "fails", "undecided": "undecided", "consistent (assumption)": "consistent"}
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+NO_BREAK = "\N{NO-BREAK SPACE}"
+PER_CENT = f"{NO_BREAK}%"
+SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 EVIDENCE = {
     "second_integrator": "second integrator",
     "step_halving": "step halving",
@@ -60,7 +62,7 @@ def page(material: Material, created: str) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        {"fixed": fixed, "share": share, "probability": probability, "ends": ends, "count": "{:,}".format}
+        {"fixed": fixed, "share": share, "percent": percent, "probability": probability, "ends": ends, "count": "{:,}".format}
     )
     return environment.get_template("page.html.j2").render(
         created=created,
@@ -93,7 +95,10 @@ def headline(certificates: Sequence[Certificate]) -> str:
         "holds": ("holds", "hold"),
         "fails": ("fails", "fail"),
         "undecided": ("is undecided", "are undecided"),
-        "consistent (assumption)": ("is consistent with what its physics assumes", "are consistent with what their physics assumes"),
+        "consistent (assumption)": (
+            "is consistent with what its physics assumes",
+            "are consistent with what their physics assumes",
+        ),
     }
     parts = [(in_words(counts[verdict]), verbs[verdict][counts[verdict] > 1]) for verdict in VERDICTS if counts[verdict]]
     number, verb = parts[0]
@@ -118,9 +123,10 @@ def by_basis(certificates: Sequence[Certificate]) -> list[dict[str, Any]]:
 def meaning(one: Certificate) -> str:
     """Return what a verdict means, in plain words."""
     at_most, at_least = fixed(one.upper), fixed(one.lower)
+    epsilon = f"ε = {one.epsilon:g}".replace(" ", NO_BREAK)
     if one.verdict == "holds":
         return (
-            f"In this physics the outcomes follow the reference to within ε = {one.epsilon:g}: their distribution is at most "
+            f"In this physics the outcomes follow the reference to within {epsilon}: their distribution is at most "
             f"{at_most} away from it. A scene further away than ε would pass so at most {share(one.alpha)} of the time."
         )
     if one.verdict == "fails":
@@ -128,7 +134,7 @@ def meaning(one: Certificate) -> str:
         if one.lower > one.epsilon:
             parts.append(
                 f"In this physics the outcomes do not follow the reference: their distribution is at least {at_least} away "
-                f"from it, and ε = {one.epsilon:g} was allowed. The scene, or the reference, has to change."
+                f"from it, and {epsilon} was allowed. The scene, or the reference, has to change."
             )
         if one.null_rate.lower > one.null_rate.limit:
             parts.append(
@@ -139,11 +145,11 @@ def meaning(one: Certificate) -> str:
     if one.verdict == "undecided":
         ran_out = {"budget": "its rollouts ran out", "seconds": "its time ran out"}.get(one.reason, "it was stopped")
         return (
-            f"The run ended because {ran_out}, before the interval had cleared ε = {one.epsilon:g} on either side. "
+            f"The run ended because {ran_out}, before the interval had cleared {epsilon} on either side. "
             "This speaks neither for the reference nor against it; more rollouts would."
         )
     return (
-        f"The outcomes are within ε = {one.epsilon:g} of the reference, but the physics assumes what it should show: "
+        f"The outcomes are within {epsilon} of the reference, but the physics assumes what it should show: "
         "this is consistent with the reference and certifies nothing."
     )
 
@@ -155,7 +161,7 @@ def _certificate(one: Certificate, result: Result, identity: str) -> dict[str, A
     if valid:
         draw = generator(SEED, "report", f"{one.digest}/{one.seed}", 0, VALUES)
         band = draw_null(valid, q, draw, DRAWS).band()
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"outcome": label, "q": one.q[label], "expected": float(p), "count": count, "share": count / valid if valid else None}
         for label, p, count in zip(outcomes, q, counts, strict=True)
     ]
@@ -164,11 +170,11 @@ def _certificate(one: Certificate, result: Result, identity: str) -> dict[str, A
         "it": one,
         "title": _title(result, one.scene),
         "meaning": meaning(one),
-        "decided_by": one.reason,
+        "ended_by": " and ".join(REASONS.get(reason, reason) for reason in one.reason.split(" and ")),
         "basis": BASES[one.basis],
         "valid": valid,
         "rows": rows,
-        "nulls": sorted(one.tally.nulls.items(), key=lambda item: -item[1]),
+        "nulls": sorted(((name, count) for name, count in one.tally.nulls.items() if count), key=lambda item: -item[1]),
         "floor": float(metrics.expected_tvd(valid, q)) if valid else None,
         "band": band,
         "shares": Markup(plots.shares(outcomes, counts, q, f"Share of each outcome. {told}", f"{identity}a")),
@@ -185,7 +191,7 @@ def _certificate(one: Certificate, result: Result, identity: str) -> dict[str, A
         )
         if band and one.tvd is not None
         else "",
-        "evidence": [(EVIDENCE.get(name, name.replace("_", " ")), said, said == "not yet") for name, said in one.evidence.items()],
+        "evidence": [(EVIDENCE.get(name, name.replace("_", " ")), said) for name, said in one.evidence.items()],
         "from": result.name,
     }
 
@@ -239,8 +245,8 @@ def _score(result: Result, identity: str) -> dict[str, Any]:
     it: Score = result.body
     models = sorted(it.models.items(), key=lambda item: item[1].mntv.value)
     rows = [
-        plots.Interval(name, model.mntv.value, *model.mntv.ci95, expected=(model.mntv.if_q_band95[0], model.mntv.if_q_band95[1]))
-        for name, model in models
+        plots.Interval(name, one.value, one.ci95[0], one.ci95[1], (one.if_q_band95[0], one.if_q_band95[1]))
+        for name, one in ((name, model.mntv) for name, model in models)
     ]
     told = "; ".join(f"{row.name} {row.value:.3f}, 95 % {ends([row.low, row.high], 3)}" for row in rows)
     return {
@@ -283,21 +289,29 @@ def _origin(result: Result) -> dict[str, Any]:
 
 def fixed(value: float | None, digits: int = 4) -> str:
     """Return a number with fixed decimals; an unscored one is a dash, never 0."""
-    return "–" if value is None else f"{value:.{digits}f}"
+    return "–" if value is None else f"{value:.{digits}f}".replace("-", "−")
 
 
 def share(value: float | None) -> str:
-    """Return a share as a percentage of three significant digits."""
+    """Return a share as a percentage of at most three significant digits."""
     if value is None:
         return "–"
-    return f"{100 * value:.0f} %" if value in (0, 1) else f"{100 * value:.3g} %"
+    return f"{100 * value:.3g}{PER_CENT}"
+
+
+def percent(value: float | None) -> str:
+    """Return a share as a percentage with one decimal, for a column."""
+    return "–" if value is None else f"{100 * value:.1f}{PER_CENT}"
 
 
 def probability(value: float | None) -> str:
-    """Return a p-value: never 0."""
+    """Return a p-value, a small one as a power of ten: never 0."""
     if value is None:
         return "–"
-    return f"{value:.3f}" if value >= 0.001 else f"{value:.1e}"
+    if value >= 0.001 or value == 0:
+        return f"{value:.3f}"
+    digits, exponent = f"{value:.1e}".split("e")
+    return f"{digits} × 10{str(int(exponent)).translate(SUPERSCRIPT)}"
 
 
 def ends(pair: Sequence[float] | None, digits: int = 4) -> str:

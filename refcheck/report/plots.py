@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -28,7 +29,7 @@ VARIABLES = {
     REFERENCE: "--reference",
     BAND: "--band",
 }
-STYLE = {
+STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "quincunx",
     "text.parse_math": False,  # a label is text, whatever it holds
@@ -82,10 +83,10 @@ def shares(outcomes: Sequence[str], counts: Sequence[int], q: np.ndarray, descri
         figure = Figure(figsize=(WIDTH, 2.3), layout="constrained")
         axes = figure.add_subplot()
         place = np.arange(k)
-        axes.bar(place, observed, width=0.62, color=SIMULATED, zorder=2)
+        axes.bar(place, observed, width=0.5, color=SIMULATED, zorder=3)
         low, high = binom.ppf((1 - LEVEL) / 2, n, q) / max(n, 1), binom.ppf((1 + LEVEL) / 2, n, q) / max(n, 1)
         if n:
-            axes.bar(place, high - low, bottom=low, width=0.86, color=BAND, alpha=0.45, zorder=3, linewidth=0)
+            axes.bar(place, high - low, bottom=low, width=0.86, color=BAND, alpha=0.5, zorder=2, linewidth=0)
         axes.hlines(q, place - 0.43, place + 0.43, color=REFERENCE, linewidth=1.8, zorder=4)
         _label_outcomes(axes, outcomes)
         top = max(float(observed.max(initial=0)), float(np.max(high, initial=0)), float(q.max()))
@@ -104,13 +105,15 @@ def _label_outcomes(axes: Axes, outcomes: Sequence[str]) -> None:
         axes.tick_params(axis="x", labelrotation=90, labelsize=7)
 
 
-def distance(tvd: float, lower: float, upper: float, epsilon: float, band: tuple[float, float], described: str, identity: str) -> str:
+def distance(
+    tvd: float, lower: float, upper: float, epsilon: float, band: tuple[float, float], described: str, identity: str
+) -> str:
     """Return one line of TVD: the estimate with its interval, epsilon, and where TVD falls when q holds (the null band)."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH, 0.85), layout="constrained")
         axes = figure.add_subplot()
         right = max(upper, epsilon, band[1], 1e-6) * 1.12
-        axes.axvspan(*band, ymin=0.12, ymax=0.88, color=BAND, alpha=0.45, linewidth=0, zorder=1)
+        axes.axvspan(*band, ymin=0.12, ymax=0.88, color=BAND, alpha=0.5, linewidth=0, zorder=1)
         axes.axvline(epsilon, color=REFERENCE, linewidth=1.6, linestyle=(0, (3, 2)), zorder=2)
         axes.hlines(0, lower, upper, color=SIMULATED, linewidth=2.4, zorder=3)
         axes.plot([tvd], [0], "o", color=SIMULATED, markersize=6.5, zorder=4)
@@ -127,12 +130,14 @@ def distance(tvd: float, lower: float, upper: float, epsilon: float, band: tuple
 def models(rows: Sequence[Interval], described: str, identity: str) -> str:
     """Return a line a model: value, interval, and the range of a model that is q with the same nulls."""
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH * 1.3, 0.4 + 0.42 * len(rows)), layout="constrained")
+        figure = Figure(figsize=(WIDTH, 0.4 + 0.36 * len(rows)), layout="constrained")
         axes = figure.add_subplot()
         place = -np.arange(len(rows))
         for y, row in zip(place, rows, strict=True):
             if row.expected:
-                axes.barh(y, row.expected[1] - row.expected[0], left=row.expected[0], height=0.5, color=BAND, alpha=0.45, zorder=1)
+                axes.barh(
+                    y, row.expected[1] - row.expected[0], left=row.expected[0], height=0.5, color=BAND, alpha=0.5, zorder=1
+                )
             axes.hlines(y, row.low, row.high, color=SIMULATED, linewidth=2.4, zorder=2)
             axes.plot([row.value], [y], "o", color=SIMULATED, markersize=7, zorder=3)
         axes.set_yticks(place, [row.name if len(row.name) <= 16 else row.name[:15] + "…" for row in rows])

@@ -27,6 +27,7 @@ Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e12, le=1e12)]
 Ends = Annotated[list[Number], Field(min_length=2, max_length=2)]
 Exact = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,15}(/[0-9]{1,15}|\.[0-9]{1,15})?$")]
 Labels = Annotated[list[Name], Field(min_length=1, max_length=200)]
+Verdict = Literal["holds", "fails", "undecided", "consistent (assumption)"]
 Option = Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,40}$")]
 
 
@@ -105,7 +106,7 @@ class Certificate(Strict):
     digest: Name
     stream: Name
     seed: Annotated[int, Field(ge=0, lt=2**64)]
-    verdict: Literal["holds", "fails", "undecided", "consistent (assumption)"]
+    verdict: Verdict
     reason: Name
     tally: Tally
     q: dict[Name, Exact]
@@ -214,7 +215,7 @@ class Controls(Strict):
             return ["has a confusion matrix or counts whose shape is not that of its outcomes"]
         if missing := [label for label in self.outcomes if label not in self.confusion_columns]:
             return [f"has no confusion column for {shown(missing)}"]
-        if isinstance(self.q, list) and len(self.q) != k or isinstance(self.q, dict) and set(self.q) != set(self.outcomes):
+        if (isinstance(self.q, list) and len(self.q) != k) or (isinstance(self.q, dict) and set(self.q) != set(self.outcomes)):
             return [f"has a q that is not over its outcomes {shown(self.outcomes)}"]
         wrong = []
         columns = [sum(row[self.confusion_columns.index(label)] for row in self.confusion) for label in self.outcomes]
@@ -377,5 +378,5 @@ def _tally_problems(tally: Any, q: Mapping[str, str]) -> list[str]:
 
 
 def _follows(name: str, said: float | None, ours: float | None) -> list[str]:
-    same = said is None and ours is None or (said is not None and ours is not None and abs(said - ours) <= EXACT)
+    same = (said is None and ours is None) or (said is not None and ours is not None and abs(said - ours) <= EXACT)
     return [] if same else [f"{name} is {said}, its counts give {ours}"]
