@@ -95,10 +95,7 @@ def headline(certificates: Sequence[Certificate]) -> str:
         "holds": ("holds", "hold"),
         "fails": ("fails", "fail"),
         "undecided": ("is undecided", "are undecided"),
-        "consistent (assumption)": (
-            "is consistent with what its physics assumes",
-            "are consistent with what their physics assumes",
-        ),
+        "consistent (assumption)": ("is consistent with its assumption", "are consistent with their assumptions"),
     }
     parts = [(in_words(counts[verdict]), verbs[verdict][counts[verdict] > 1]) for verdict in VERDICTS if counts[verdict]]
     number, verb = parts[0]

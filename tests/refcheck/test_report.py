@@ -1,0 +1,448 @@
+"""The page: it shows what the results say, all of it from inside, and nothing that a hostile result would like it to."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shlex
+from copy import deepcopy
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from refcheck import app, metrics
+from refcheck.command import UserError
+from refcheck.report import plots
+from refcheck.report.collect import MAXIMUM_BYTES, collect
+from refcheck.report.page import command, fixed, headline, probability
+from refcheck.report.schema import Certificates
+
+OUTCOMES = Path(app.__file__).parent / "data" / "calibench_outcomes.csv"
+SECTIONS = ("certificates", "controls", "models", "reading", "provenance")
+VOID = {"meta", "img", "br", "link", "input", "hr"}
+SVG_EMPTY = {"path", "use", "circle", "line", "rect", "g"}
+
+
+class Page(HTMLParser):
+    """Parses a page and checks that its tags close in order; keeps ids, attributes that load something, and the text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.loads: list[str] = []
+        self.tags: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == [], f"never closed: {self.open}"
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        given = dict(attributes)
+        self.ids += [given["id"]] if "id" in given else []
+        self.loads += [given[name] for name in ("src", "href", "xlink:href", "srcset", "data", "action") if name in given]
+        assert not [name for name in given if name.startswith("on")], f"a script in an attribute of {tag}"
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop() == tag, f"</{tag}> closes what was not open"
+
+    def handle_data(self, data):
+        if not self.open or self.open[-1] != "style":
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+def certificate(**changes):
+    one = {
+        "scene": "toy/coin",
+        "digest": "0123456789abcdef",
+        "stream": "toy/coin",
+        "seed": 7,
+        "verdict": "holds",
+        "reason": "distance",
+        "tally": {
+            "outcomes": ["heads", "tails"],
+            "counts": [5060, 4940],
+            "nulls": {"stuck": 0, "on_edge": 17},
+            "sampling": "iid",
+            "group": None,
+        },
+        "q": {"heads": "1/2", "tails": "1/2"},
+        "tvd": 0.006,
+        "lower": 0.0,
+        "upper": 0.0271,
+        "epsilon": 0.03,
+        "alpha": 0.01,
+        "null_rate": {"value": 17 / 10017, "lower": 0.0004, "upper": 0.0043, "limit": 0.02},
+        "p_value": {"value": 0.2339, "statistic": 1.44, "kind": "chi_square", "method": "exact", "draws": 0, "reached": 0},
+        "basis": "mechanism",
+        "engine": {"name": "bullet", "version": "1", "steps_per_second": 1200, "time_limit": 8.0},
+        "n": 10017,
+        "looks": 40,
+        "first_rest_disagree": 0.031,
+        "settle_time": {"median": 1.4, "p95": 1.9},
+        "seconds": 12.5,
+        "rollouts_per_second": 801.4,
+        "evidence": {"second_integrator": "not yet", "step_halving": "agrees", "knock_out": "not yet"},
+    }
+    return {**one, **changes}
+
+
+FAILING = certificate(
+    scene="toy/bent",
+    verdict="fails",
+    tally={"outcomes": ["heads", "tails"], "counts": [700, 300], "nulls": {}, "sampling": "iid", "group": None},
+    n=1000,
+    tvd=0.2,
+    lower=0.1234,
+    upper=0.2766,
+    null_rate={"value": 0.0, "lower": 0.0, "upper": 0.011, "limit": 0.02},
+)
+
+
+def document(verb, **body):
+    return {
+        "schema": f"quincunx.{verb}/v1",
+        "verb": verb,
+        "version": "0.1.0",
+        "created": "2026-01-02T03:04:05+00:00",
+        "versions": {"python": "3.11.7", "numpy": "2.0.0"},
+        "config": {"options": {"seed": 7, "workers": 2, "epsilon": None}, "overrides": [], "scenes": {}},
+        "seed": 7,
+        **body,
+    }
+
+
+def controls(**changes):
+    confusion = [[7, 1, 1, 0], [0, 11, 0, 0]]
+    counts, judged = np.array([9, 11]), np.array([7, 12])
+    body = {
+        "scene": "toy/coin",
+        "digest": "0123456789abcdef",
+        "k": 20,
+        "judge": {"name": "trained"},
+        "outcomes": ["heads", "tails"],
+        "q": {"heads": "1/2", "tails": "1/2"},
+        "truth": {"counts": counts.tolist()},
+        "judged": {"counts": judged.tolist(), "nulls": {"unreadable": 1, "out_of_schema": 0}},
+        "confusion": confusion,
+        "confusion_columns": ["heads", "tails", "unreadable", "out_of_schema"],
+        "accuracy": 18 / 19,
+        "abstained": 0.05,
+        "tvd_truth": float(metrics.tvd(counts, [0.5, 0.5])),
+        "tvd_judged": float(metrics.tvd(judged, [0.5, 0.5])),
+        "floor": 0.0881,
+        "band": [0.0, 0.2105],
+        "infrastructure_failures": 0,
+        "clips": [],
+        "sheet": "sheet.png",
+        "source": "source.png",
+    }
+    return document("controls", **{**body, **changes})
+
+
+def put(root, name, content):
+    folder = root / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "result.json").write_text(content if isinstance(content, str) else json.dumps(content))
+    return folder
+
+
+def pictures(folder):
+    for name, size in (("sheet.png", (320, 200)), ("source.png", (64, 48))):
+        Image.new("RGB", size, (10, 120, 200)).save(folder / name)
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory):
+    """The published models' result, made by the verb itself."""
+    folder = tmp_path_factory.mktemp("score")
+    assert app.main(["score", f"data={OUTCOMES}", "draws=1000", f"out={folder}"]) == 0
+    return json.loads((folder / "result.json").read_text())
+
+
+def everything(root, scored):
+    put(root, "verify", document("verify", certificates=[certificate(), FAILING]))
+    pictures(put(root, "controls", controls()))
+    put(root, "score", scored)
+    return root
+
+
+def made(root, *words) -> tuple[str, Page]:
+    assert app.main(["report", f"data={root}", *words]) == 0
+    text = (root / "report.html").read_text("utf-8")
+    return text, Page(text)
+
+
+def test_the_page_is_whole_self_contained_and_parses(tmp_path, scored):
+    text, page = made(everything(tmp_path, scored))
+    assert set(SECTIONS) <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids)), "ids must be unlike each other"
+    assert page.loads and all(item.startswith(("data:image/jpeg;base64,", "#")) for item in page.loads)
+    assert not re.search(r"https?://|@import|url\((?!#)", text)
+    assert "script" not in page.tags and "Not here" not in page.text
+    anchors = {item[1:] for item in page.loads if item.startswith("#")}
+    assert anchors <= set(page.ids), "every link and every reference within a figure leads somewhere"
+
+
+def test_every_number_is_its_results_own(tmp_path, scored):
+    _, page = made(everything(tmp_path, scored))
+    text = page.text
+    for part in ("One reference holds and one fails.", "By mechanism : 1 holds , 1 fails"):
+        assert part in text
+    for part in ("0.0060", "0.0000 and 0.0271", "0.1234 and 0.2766", "10,017", "on edge 17", "0.234", "step halving: agrees"):
+        assert part in text
+    assert text.count("not yet") >= 4
+    for part in ("heads 7 1 1 0 9", "tails 0 11 0 0 11", "heads 1/2 9 7", "TVD 0.132", "18 of 19 answers", "0.0000 to 0.2105"):
+        assert part in text
+    for name, model in scored["models"].items():
+        mean = model["mntv"]
+        ends = f"{mean['ci95'][0]:.3f} to {mean['ci95'][1]:.3f}"
+        assert f"{name} {mean['value']:.4f} {ends} {mean['if_q']:.3f}" in text
+        for cell in model["cells"].values():
+            if cell["tv"] is not None:
+                band = f"{cell['band'][0]:.3f} to {cell['band'][1]:.3f}"
+                assert f"{cell['tv']:.3f} {cell['e0']:.3f} {band}" in text, "a distance stands beside its floor and band"
+
+
+def test_the_same_results_give_the_same_figures(tmp_path, scored):
+    """But for the minute it was made: ids, paths and bands come from the results alone."""
+    first, second = everything(tmp_path / "a", scored), everything(tmp_path / "b", scored)
+    pages = [re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "", made(root)[0]) for root in (first, second)]
+    assert pages[0] == pages[1]
+
+
+@pytest.mark.parametrize("present", ["verify", "controls", "score"])
+def test_a_section_without_results_says_so_and_how_to_get_some(tmp_path, scored, present):
+    bodies = {"verify": document("verify", certificates=[certificate()]), "controls": controls(), "score": scored}
+    pictures(put(tmp_path, present, bodies[present]))
+    _, page = made(tmp_path)
+    assert page.text.count("Not here:") == 2
+    assert set(SECTIONS) <= set(page.ids)
+    for verb in bodies.keys() - {present}:
+        assert f"quincunx {verb} " in page.text
+
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;$x^$ {{ 7*7 }}"
+
+
+def test_what_a_result_says_is_text_and_never_markup(tmp_path, scored):
+    document_ = document("verify", certificates=[certificate(scene=HOSTILE, reason=HOSTILE, digest=HOSTILE, stream=HOSTILE)])
+    one = document_["certificates"][0]
+    one["tally"] = {"outcomes": [HOSTILE, "tails"], "counts": [5060, 4940], "nulls": {HOSTILE: 17}, "sampling": "iid"}
+    one["q"] = {HOSTILE: "1/2", "tails": "1/2"}
+    one["evidence"] = {HOSTILE: HOSTILE}
+    one["engine"]["name"] = HOSTILE
+    document_["version"] = document_["created"] = HOSTILE
+    document_["config"] |= {"scenes": {HOSTILE: {"title": HOSTILE}}, "overrides": [HOSTILE], "options": {"data": HOSTILE}}
+    put(tmp_path, "verify", document_)
+    judged = controls(scene=HOSTILE, judge={"name": HOSTILE})
+    pictures(put(tmp_path, "controls", judged))
+    models = deepcopy(scored)
+    models["models"] = {HOSTILE: models["models"]["wan"]}
+    put(tmp_path, "score", models)
+    text, page = made(tmp_path)
+    assert "script" not in page.tags and page.tags.count("img") == 2
+    assert "<script" not in text and "onerror=alert(2)>" not in text and " 49 " not in text
+    assert page.text.count("alert(1)") > 8, "it is shown, as text"
+
+
+def test_commands_are_quoted_for_a_shell(tmp_path):
+    evil = document("verify", certificates=[certificate()])
+    evil["config"] = {"options": {"data": "x; rm -rf ~", "seed": 1, "workers": 4}, "overrides": ["scene.a=$(id)"], "scenes": {}}
+    put(tmp_path, "a b", evil)
+    words = shlex.split(command(collect(tmp_path).results[0]))
+    assert words == ["quincunx", "verify", "data=x; rm -rf ~", "seed=1", "scene.a=$(id)", "out=a b"]
+    assert ";" not in command(collect(tmp_path).results[0]).replace("'data=x; rm -rf ~'", "")
+
+
+@pytest.mark.parametrize(
+    "name", ["../secret.png", "/etc/hostname", "link.png", "sub/../../secret.png", "missing.png", "text.png"]
+)
+def test_a_picture_outside_its_folder_or_that_is_none_is_refused(tmp_path, capsys, name):
+    data = tmp_path / "data"
+    folder = put(data, "controls", controls(sheet=name))
+    pictures(folder)
+    Image.new("RGB", (8, 8)).save(data / "secret.png")
+    (folder / "link.png").symlink_to(data / "secret.png")
+    (folder / "text.png").write_text("<svg onload='alert(1)'/>")
+    assert app.main(["report", f"data={data}"]) == 2
+    told = capsys.readouterr().err
+    assert name in told and "Traceback" not in told
+    assert not (data / "report.html").exists()
+
+
+def test_a_picture_is_encoded_again_so_that_nothing_rides_along(tmp_path):
+    folder = put(tmp_path, "controls", controls())
+    pictures(folder)
+    with (folder / "sheet.png").open("ab") as stream:
+        stream.write(b"<script>stowaway</script>")
+    _, page = made(tmp_path)
+    for item in (item for item in page.loads if item.startswith("data:")):
+        data = base64.b64decode(item.partition(",")[2])
+        assert data.startswith(b"\xff\xd8") and b"stowaway" not in data
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        ("{", "is not JSON"),
+        ('{"schema": "quincunx.verify/v1", "schema": "x"}', "occurs twice"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"schema": "quincunx.verify/v1"}', "certificates"),
+        (json.dumps(document("verify", certificates=[certificate(tvd=0.001)])), "tvd is 0.001, its counts give 0.006"),
+        (json.dumps(document("verify", certificates=[certificate(upper=0.04)])), "says 'holds'"),
+        (json.dumps(document("verify", certificates=[certificate(verdict="fails")])), "says 'fails'"),
+        (json.dumps(document("verify", certificates=[certificate(basis="assumption")])), "on an assumption"),
+        (json.dumps(document("verify", certificates=[certificate(verdict="passes")])), "passes"),
+        (json.dumps(document("verify", certificates=[certificate(n=9)])), "n is 9"),
+        (json.dumps(document("verify", certificates=[certificate(q={"heads": "1/2", "tails": "1/3"})])), "sums to"),
+        (json.dumps(document("verify", certificates=[certificate(q={"heads": "1/0", "tails": "1/2"})])), "denominator 0"),
+        (json.dumps(document("verify", certificates=[certificate(q={"heads": "1e999999999", "tails": "0"})])), "pattern"),
+        (json.dumps(document("verify", certificates=[certificate(tvd="0.006")])), "tvd"),
+        (json.dumps(controls(accuracy=1.0)), "accuracy is 1.0, its counts give 0.947"),
+        (json.dumps(controls(confusion=[[7, 1], [0, 11]])), "shape"),
+        (json.dumps(controls(tvd_judged=0.0)), "tvd_judged is 0.0"),
+        (json.dumps(controls(truth={"counts": [10, 10]})), "sums are not its counts"),
+    ],
+)
+def test_a_result_that_is_wrong_or_contradicts_itself_is_refused(tmp_path, capsys, content, part):
+    pictures(put(tmp_path, "bad", content))
+    put(tmp_path, "good", document("verify", certificates=[certificate()]))
+    assert app.main(["report", f"data={tmp_path}"]) == 2
+    told = capsys.readouterr().err
+    assert part in told and "bad/result.json" in told and "Traceback" not in told
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_all_problems_are_told_at_once(tmp_path, capsys):
+    put(tmp_path, "a", "{")
+    put(tmp_path, "b", document("verify", certificates=[certificate(n=9)]))
+    assert app.main(["report", f"data={tmp_path}"]) == 2
+    told = capsys.readouterr().err
+    assert "a/result.json" in told and "b/result.json" in told
+
+
+def test_a_huge_file_a_link_and_an_empty_folder_are_refused(tmp_path, capsys):
+    huge = put(tmp_path / "huge", "a", "") / "result.json"
+    with huge.open("wb") as stream:
+        stream.truncate(MAXIMUM_BYTES + 1)
+    (tmp_path / "real.json").write_text(json.dumps(document("verify", certificates=[certificate()])))
+    (tmp_path / "link").mkdir()
+    (tmp_path / "link" / "result.json").symlink_to(tmp_path / "real.json")
+    (tmp_path / "empty").mkdir()
+    for name, part in (
+        ("huge", "larger than 16 MiB"),
+        ("link", "links are not followed"),
+        ("empty", "no result.json"),
+        ("none", "no such folder"),
+        ("real.json", "is a file"),
+    ):
+        assert app.main(["report", f"data={tmp_path / name}"]) == 2
+        assert part in capsys.readouterr().err
+
+
+def test_other_files_and_other_verbs_are_named_and_not_drawn(tmp_path):
+    put(tmp_path, "verify", document("verify", certificates=[certificate()]))
+    put(tmp_path, "simulated", document("simulate", scene="toy/coin"))
+    put(tmp_path, "foreign", {"accuracy": 1.0})
+    put(tmp_path, "earlier", document("report", page="report.html"))
+    out = tmp_path / "page"
+    assert app.main(["report", f"data={tmp_path}", f"out={out}"]) == 0
+    page = Page((out / "report.html").read_text("utf-8"))
+    assert "simulated (not drawn on this page)" in page.text and "files are not ours: foreign" in page.text
+    result = json.loads((out / "result.json").read_text())
+    assert (result["certificates"], result["not_shown"], result["not_ours"]) == (1, ["simulated"], ["foreign"])
+
+
+def test_a_page_of_ours_is_replaced_and_a_file_of_the_users_is_not(tmp_path, capsys):
+    put(tmp_path, "verify", document("verify", certificates=[certificate()]))
+    made(tmp_path)
+    made(tmp_path)
+    (tmp_path / "report.html").write_text("my own notes")
+    assert app.main(["report", f"data={tmp_path}"]) == 2
+    assert "no page of ours" in capsys.readouterr().err
+    assert (tmp_path / "report.html").read_text() == "my own notes"
+
+
+def test_the_headline_counts_verdicts_in_words_and_bases_apart(tmp_path):
+    undecided = certificate(verdict="undecided", reason="budget", upper=0.05)
+    assumed = certificate(verdict="consistent (assumption)", basis="assumption")
+    hidden = certificate(basis="hidden_state")
+    body = Certificates.model_validate({"certificates": [certificate(), hidden, FAILING, undecided, assumed]})
+    assert headline(body.certificates) == (
+        "Two references hold, one fails, one is undecided and one is consistent with its assumption."
+    )
+    assert headline(()) == "No reference was put to the test here."
+    put(tmp_path, "verify", document("verify", certificates=[certificate(), hidden, FAILING, undecided, assumed]))
+    text = made(tmp_path)[1].text
+    for part in ("By mechanism : 1 holds , 1 fails , 1 undecided", "By hidden state : 1 holds", "1 consistent (assumption)"):
+        assert part in text
+    assert "neither for the reference nor against it" in text and "certifies nothing" in text
+
+
+def test_numbers_never_hide_that_they_are_none():
+    assert (fixed(None), fixed(-0.5, 2), probability(None)) == ("–", "−0.50", "–")
+    assert (probability(0.05), probability(2e-5)) == ("0.050", "2.0 × 10⁻⁵")
+
+
+def test_a_certificate_without_an_outcome_is_shown_without_a_distance(tmp_path):
+    empty = certificate(
+        verdict="fails",
+        reason="nulls",
+        tally={"outcomes": ["heads", "tails"], "counts": [0, 0], "nulls": {"stuck": 256}, "sampling": "iid"},
+        n=256,
+        tvd=None,
+        upper=1.0,
+        null_rate={"value": 1.0, "lower": 0.96, "upper": 1.0, "limit": 0.02},
+        p_value={"value": None, "statistic": None, "kind": "chi_square", "method": "exact"},
+        first_rest_disagree=None,
+        settle_time={"median": None, "p95": None},
+    )
+    put(tmp_path, "verify", document("verify", certificates=[empty]))
+    text = made(tmp_path)[1].text
+    assert "no distance" in text and "none came to rest" in text and "at least 96" in text
+
+
+def test_bars_end_at_the_observed_shares():
+    """Bars read back from the picture: heights stand to each other as the counts do, to the figure's rounding."""
+    svg = plots.shares(["a", "b", "c"], [10, 40, 50], np.array([0.2, 0.3, 0.5]), "told", "x")
+    assert svg.startswith("<svg role=") and "xmlns" not in svg and "#0102" not in svg
+    heights = []
+    for path in re.findall(r'<path d="([^"]*)"[^>]*style="fill: var\(--simulated\)', svg):
+        y = [float(number) for number in re.findall(r"[ML] [-0-9.]+ ([-0-9.]+)", path)]
+        heights.append(max(y) - min(y))
+    assert len(heights) == 3
+    np.testing.assert_allclose(np.array(heights) / sum(heights), [0.1, 0.4, 0.5], atol=1e-4)
+
+
+def test_many_and_long_labels_are_drawn(tmp_path):
+    labels = [f"pocket number {number} of the wheel" for number in range(37)]
+    svg = plots.shares(labels, [1] * 37, np.full(37, 1 / 37), "told", "x")
+    assert svg.count("pocket number") == 37
+
+
+def test_the_template_travels_in_the_package():
+    assert (Path(app.__file__).parent / "report" / "page.html.j2").is_file()
+
+
+def test_help_names_the_key(capsys):
+    with pytest.raises(UserError):
+        collect(Path("/nonexistent"))
+    assert app.main(["report"]) == 2
+    assert "data= is missing" in capsys.readouterr().err
