@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from importlib.metadata import version as installed
 
 import numpy as np
-import pybullet
 
 from simulators.device import State
 from simulators.engines.gyroscope import midpoint_torque
+from simulators.engines.silence import silent_stderr
 from simulators.rotation import IDENTITY
 from simulators.world import ORIGIN, Body, Box, Capsule, Cylinder, Part, Sphere, World
+
+with silent_stderr():  # PyBullet announces its build time there, once a process
+    import pybullet
 
 _NO_BODY = -1
 
