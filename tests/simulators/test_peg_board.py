@@ -205,13 +205,14 @@ def test_without_noise_all_4000_are_one(id):
     assert len(set(zip(rollouts.fact.tolist(), rollouts.null.tolist(), strict=True))) == 1
 
 
-# A row above all others by several standard errors: 4,000 rollouts give the mean bin within .06 at most.
+# The bin's variance is below 10 (11 bins), so the difference of two means of 4,000 has a standard error below .071: at a
+# true shift of 1 the band's nearer end is 3.5 of them away, false alarm below 1e-3 a board.
 @pytest.mark.slow
 @pytest.mark.parametrize("id", IDS)
 def test_an_offset_by_a_column_moves_the_mean_bin_by_one(id):
     device = board(id)
     here, there = (run(COARSE, replace(device, offset=o), 4, id, np.arange(4000)).fact.mean() for o in (0.0, device.spacing))
-    assert 0.5 < there - here <= 1.1  # the walls hold a part of it back
+    assert 0.45 < there - here < 1.25  # the walls hold a part of it back
 
 
 @pytest.mark.parametrize(
