@@ -8,12 +8,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from simulators.device import NULL_REASONS, ON_EDGE, Device, Engine, Rollouts, Simulation, State
-from simulators.rotation import Array
 from simulators.sampling import BLOCK, launch_block
 from simulators.world import Body, Box, Capsule, Cylinder, Sphere, World
 
@@ -108,8 +108,8 @@ def _one(
     rate = engine.steps_per_second
     per_read, limit = rate // READ_RATE, round(engine.time_limit * rate)
     last = round(device.end_time * rate) if device.readout == "last" and device.end_time is not None else limit
-    low, high = np.asarray(world.bounds, float)
-    loose = list(world.loose)
+    low, high = world.bounds
+    loose = world.loose
     recorder = _Recorder(world, rate, fps)
     rest = _Rest(world)
     simulation.reset(start)
@@ -127,9 +127,9 @@ def _one(
         code = int(device.read(state)[0])
         first = code if first < 0 <= code else first
         strongest = max(strongest, code)
-        place = state.pos[0, loose]
-        gone = bool(np.any(place < low) or np.any(place > high) or not np.all(np.isfinite(place)))
-        settled = device.readout != "last" and rest.is_still(state)
+        places, turns = state.pos[0].tolist(), state.quat[0].tolist()
+        gone = not all(low[axis] <= places[i][axis] <= high[axis] for i in loose for axis in range(3))  # NaN is gone too
+        settled = device.readout != "last" and rest.is_still(step / rate, places, turns)
     recorder.finish(step, simulation)
     fact, reason = _fold(device.readout, code, first, strongest, settled=settled, gone=gone)
     return Rollouts(
@@ -175,26 +175,29 @@ def _shape_reach(shape: Box | Sphere | Cylinder | Capsule) -> float:
 
 
 class _Rest:
-    """Rest by poses: no loose body has moved more than .2 mm (times the scale), turning included, for .25 s."""
+    """Rest by poses: no loose body has moved more than .2 mm (times the scale), turning included, for .25 s.
+
+    Plain floats throughout: this runs 60 times a simulated second, and numpy's price a call is larger than the work.
+    """
 
     def __init__(self, world: World) -> None:
-        self.loose = list(world.loose)
         self.tolerance = REST_DISTANCE * world.scale
-        self.reach: Array = np.array([reach(world.moving[i]) for i in self.loose])
-        self.since = -np.inf
-        self.pos: Array = np.full((len(self.loose), 3), np.inf)
-        self.quat: Array = np.zeros((len(self.loose), 4))
+        self.reach = {i: reach(world.moving[i]) for i in world.loose}
+        self.since = -math.inf
+        self.places: list[list[float]] = []
+        self.turns: list[list[float]] = []
 
-    def is_still(self, state: State) -> bool:
-        """Take in the next instant; say whether the bodies now count as at rest."""
-        time, pos, quat = float(state.time[0]), state.pos[0, self.loose], state.quat[0, self.loose]
-        shift = np.sqrt(np.sum((pos - self.pos) ** 2, axis=-1))
-        cosine = np.clip(np.abs(np.sum(quat * self.quat, axis=-1)), 0.0, 1.0)
-        turn = 2.0 * np.arccos(cosine) * self.reach
-        if np.all(shift + turn <= self.tolerance):
+    def is_still(self, time: float, places: list[list[float]], turns: list[list[float]]) -> bool:
+        """Take in the next instant, positions and quaternions by body; say whether the loose ones now count as at rest."""
+        if self.places and all(self._moved(i, places[i], turns[i]) <= self.tolerance for i in self.reach):
             return time - self.since >= REST_TIME - 1e-9
-        self.since, self.pos, self.quat = time, pos, quat
+        self.since, self.places, self.turns = time, places, turns
         return False
+
+    def _moved(self, body: int, place: list[float], turn: list[float]) -> float:
+        """Return how far [m] a body's surface may have moved since the pose that is held against it."""
+        cosine = min(1.0, abs(sum(a * b for a, b in zip(turn, self.turns[body], strict=True))))
+        return math.dist(place, self.places[body]) + 2.0 * math.acos(cosine) * self.reach[body]
 
 
 class _Recorder:
