@@ -6,17 +6,16 @@ It refuses to know what a picture means.
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulators.device import State
-from simulators.world import Camera, Light, World
+from simulators.world import World
 
 Image = NDArray[np.uint8]
 Region = tuple[int, int, int, int]
-Renderer = Literal["planar", "raster"]
 
 
 class Canvas(Protocol):
@@ -31,27 +30,6 @@ class Canvas(Protocol):
 
     def frame(self, state: State, row: int, region: Region | None = None) -> Image:
         """Draw row `row` of `state`: the whole image (H, W, 3), or the pixels of `region` (y1 - y0, x1 - x0, 3)."""
-
-
-def prepare(renderer: Renderer, world: World, camera: Camera, light: Light) -> Canvas:
-    """Prepare a canvas.
-
-    Raises `ValueError` for an unknown renderer, for a camera that it cannot use, and where the nominal picture is one
-    single colour: nobody could read anything in it.
-    """
-    canvas: Canvas
-    if renderer == "planar":
-        from simulators.render.planar import PlanarCanvas
-
-        canvas = PlanarCanvas(world, camera, light)
-    elif renderer == "raster":
-        from simulators.render.raster import RasterCanvas
-
-        canvas = RasterCanvas(world, camera, light)
-    else:
-        raise ValueError(f"`renderer` must be 'planar' or 'raster', got {renderer!r}")
-    refuse_blank(canvas.frame(nominal_state(world), 0), "the nominal picture")
-    return canvas
 
 
 def nominal_state(world: World) -> State:
