@@ -86,6 +86,8 @@ def parse(module: ModuleType, words: Sequence[str]) -> Asked:
     if problems:
         raise UserError(*problems)
     out, as_json, overwrite = values.pop("out"), values.pop("json"), values.pop("overwrite")
+    if out is None and hasattr(module, "default_out"):  # a verb whose work is files puts them somewhere
+        out = module.default_out(values, scenes)
     return Asked(values, scenes, tuple(overrides), use, out, as_json, overwrite)
 
 

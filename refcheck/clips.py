@@ -1,0 +1,327 @@
+"""Clips of chosen rollouts: found by how they ended, replayed by what ran them, drawn, encoded, counted.
+
+It refuses to know a reference or a judge. An outcome here is one that a simulated rollout ended in.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image as Pillow
+
+from refcheck.command import UserError
+from refcheck.output import atomic, plain
+from refcheck.simulate import slices
+from scenes.scene import Scene
+from simulators.device import NULL_REASONS, Rollouts
+from simulators.engines.loop import physics_digest, run
+from simulators.execute import InfrastructureError, run_slices
+from simulators.render import Canvas, Image, prepare
+from simulators.video import ClipError, contact_sheet, evenly_spaced, frames_of_clip, read_clip, source_image, write_clip
+
+FPS = 16.0
+INDEX, SOURCE, SHEET = "clips.json", "source.png", "sheet.png"
+SEARCH = 32  # rollouts a worker is given at a time: what lies beyond the last one needed is thrown away
+A_TASK = 4  # clips drawn by a worker at a time: a canvas costs about as much as half a clip
+_PACKAGES = {"planar": "skia-python", "raster": "numba"}
+
+T = TypeVar("T")
+R = TypeVar("R")
+Advance = Callable[[int], Any]
+
+
+def _silent(count: int) -> None:
+    """Stand in for a progress bar."""
+
+
+@dataclass(frozen=True)
+class Clip:
+    """One clip: its `file` beside the index file, the rollout it shows, and how that ended."""
+
+    file: str
+    index: int
+    outcome: str | None
+    null: str
+    frames: int
+
+
+def rows(rollouts: Rollouts, wanted: NDArray[np.integer]) -> Rollouts:
+    """Return the rows `wanted` (m,) of `rollouts`, in that order, without trajectories."""
+    return Rollouts(
+        index=rollouts.index[wanted],
+        fact=rollouts.fact[wanted],
+        null=rollouts.null[wanted],
+        first=rollouts.first[wanted],
+        settle_time=rollouts.settle_time[wanted],
+        end=rollouts.end[wanted],
+    )
+
+
+def search(
+    scene: Scene,
+    seed: int,
+    needed: Sequence[int] | NDArray[np.integer],
+    *,
+    limit: int,
+    stream: str | None = None,
+    executor: Executor | None = None,
+    advance: Advance = _silent,
+) -> Rollouts:
+    """Return the first `needed[k]` rollouts of a mass run that ended in each outcome k, in index order.
+
+    What is chosen depends on scene, seed, stream (the scene's own by default) and `needed` alone. Fewer rows come back where
+    `limit` rollouts do not hold enough (see `require_all`). `advance(count)` hears of every rollout found. Raises
+    `InfrastructureError` when a worker dies.
+    """
+    left = np.array(needed, np.int64)
+    if left.shape != (len(scene.outcomes),) or left.min() < 0:
+        raise ValueError(f"`needed` must be a count of at least 0 for each of {len(scene.outcomes)} outcomes, got {needed}")
+    found = [run(scene.engine, scene.device, seed, stream or scene.stream, [])]
+    parts = run_slices(scene.engine, scene.device, seed, stream or scene.stream, slices(0, limit, SEARCH), executor)
+    try:
+        while left.any():
+            part = next(parts, None)
+            if part is None:
+                break
+            outcome = scene.outcome(part.fact)
+            # The rank of a row among those of its outcome in this slice: a row is taken while its outcome is wanted.
+            rank = np.array([np.sum(outcome[:i] == o) for i, o in enumerate(outcome)], np.int64)
+            taken = np.flatnonzero((outcome >= 0) & (rank < left[outcome]))
+            left -= np.bincount(outcome[taken], minlength=len(left))
+            found.append(rows(part, taken))
+            advance(len(taken))
+    finally:
+        parts.close()  # type: ignore[attr-defined]
+    return Rollouts.concatenate(found)
+
+
+def require_all(scene: Scene, rollouts: Rollouts, needed: Sequence[int] | NDArray[np.integer], limit: int) -> Rollouts:
+    """Return `rollouts` if they hold `needed[k]` of each outcome; raise `UserError` naming what is missing otherwise."""
+    have = np.bincount(scene.outcome(rollouts.fact), minlength=len(scene.outcomes))
+    short = [f"{label!r} ({have[k]} of {needed[k]})" for k, label in enumerate(scene.outcomes) if have[k] < needed[k]]
+    if short:
+        raise UserError(
+            f"{limit} rollouts of {scene.id} did not end often enough in {', '.join(short)}: give more with limit=, or run "
+            f"`quincunx verify scene={scene.id}` to see whether the scene ends so at all"
+        )
+    return rollouts
+
+
+def spread(
+    executor: Executor | None, function: Callable[[T], R], tasks: Sequence[T], advance: Callable[[R], Any] = lambda done: None
+) -> list[R]:
+    """Return `function(task)` of each task, in order; `advance(result)` hears of each.
+
+    Raises `InfrastructureError` when a worker dies.
+    """
+    if executor is None:
+        results = []
+        for task in tasks:
+            results.append(function(task))
+            advance(results[-1])
+        return results
+    futures = [executor.submit(function, task) for task in tasks]
+    results = []
+    try:
+        for future in futures:
+            results.append(future.result())
+            advance(results[-1])
+    except BrokenProcessPool as error:
+        raise InfrastructureError("a worker process died (out of memory, or killed); nothing of it was counted") from error
+    finally:
+        for future in futures:
+            future.cancel()
+    return results
+
+
+def canvas_of(scene: Scene) -> Canvas:
+    """Return a canvas of the scene's world, camera and light."""
+    return prepare(scene.renderer, scene.device.world(), scene.camera, scene.light)
+
+
+def source_of(scene: Scene) -> Image:
+    """Return the scene's source image, frame 0 of every clip, (H, W, 3)."""
+    return source_image(canvas_of(scene), scene.device.world())
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Some clips for one worker: rollouts by index, how each ended, and where its clip goes."""
+
+    scene: Scene
+    seed: int
+    indices: tuple[int, ...]
+    ends: tuple[tuple[int, int], ...]
+    paths: tuple[Path, ...]
+    fps: float
+
+
+def _render(task: _Task) -> list[int]:
+    """Replay, draw and encode; return the frames of each clip."""
+    scene, canvas, frames = task.scene, canvas_of(task.scene), list[int]()
+    for index, end, path in zip(task.indices, task.ends, task.paths, strict=True):
+        again = run(scene.engine, scene.device, task.seed, scene.stream, [index], fps=task.fps)
+        ended = int(again.fact[0]), int(again.null[0])
+        if ended != end:
+            raise InfrastructureError(
+                f"rollout {index} of {scene.id} ended in {_end(scene, *ended)} when replayed and in {_end(scene, *end)} before"
+            )
+        if again.trajectories is None:
+            raise InfrastructureError(f"rollout {index} of {scene.id} was run again and not recorded")
+        try:
+            frames.append(write_clip(path, frames_of_clip(canvas, again.trajectories[0], task.fps), task.fps))
+        except ClipError as error:
+            raise InfrastructureError(f"the clip of rollout {index} of {scene.id} was not written: {error}") from error
+    return frames
+
+
+def _end(scene: Scene, fact: int, null: int) -> str:
+    return scene.device.facts[fact] if fact >= 0 else NULL_REASONS[null]
+
+
+def render_clips(
+    scene: Scene,
+    seed: int,
+    rollouts: Rollouts,
+    out: Path,
+    *,
+    names: Sequence[str] | None = None,
+    folder: str = "clips",
+    fps: float = FPS,
+    executor: Executor | None = None,
+    advance: Advance = _silent,
+) -> list[Clip]:
+    """Write the clip of each of `rollouts` to `out/folder`, and `out/clips.json` that says what they are.
+
+    A rollout is run again with recording, and must end as it did. `names` are file names without `.mp4`, by default the
+    index. Clips in the folder that an earlier index file lists are removed first. Raises `InfrastructureError` where a
+    replay ends otherwise, an encoder fails or a worker dies.
+    """
+    names = [f"{index:08d}" for index in rollouts.index] if names is None else names
+    files = [f"{folder}/{name}.mp4" for name in names]
+    if len(files) != len(rollouts) or len(set(files)) < len(files):
+        raise ValueError(f"{len(rollouts)} clips need as many names, all different, got {list(names)}")
+    _forget(out, folder)
+    (out / folder).mkdir(parents=True, exist_ok=True)
+    ends = [(int(f), int(n)) for f, n in zip(rollouts.fact, rollouts.null, strict=True)]
+    tasks = [
+        _Task(
+            scene,
+            seed,
+            tuple(int(i) for i in rollouts.index[at : at + A_TASK]),
+            tuple(ends[at : at + A_TASK]),
+            tuple(out / file for file in files[at : at + A_TASK]),
+            fps,
+        )
+        for at in range(0, len(files), A_TASK)
+    ]
+    counts = [count for some in spread(executor, _render, tasks, lambda some: advance(len(some))) for count in some]
+    outcome = scene.outcome(rollouts.fact)
+    clips = [
+        Clip(file, int(index), scene.outcomes[o] if o >= 0 else None, NULL_REASONS[null], count)
+        for file, index, o, null, count in zip(files, rollouts.index, outcome, rollouts.null, counts, strict=True)
+    ]
+    with atomic(out / INDEX) as path:
+        path.write_text(json.dumps(described(scene, seed, fps, clips), indent=2) + "\n", "utf-8")
+    return clips
+
+
+def described(scene: Scene, seed: int, fps: float, clips: Sequence[Clip]) -> dict[str, Any]:
+    """Return what the index file says: the physics and the picture that make the clips, and one entry for each."""
+    return plain(
+        {
+            "schema": "quincunx.clips/v1",
+            "scene": scene.id,
+            "digest": physics_digest(scene.device, scene.engine),
+            "stream": scene.stream,
+            "seed": seed,
+            "renderer": {"name": scene.renderer, "version": renderer_version(scene)},
+            "camera": scene.camera,
+            "light": scene.light,
+            "fps": fps,
+            "clips": clips,
+        }
+    )
+
+
+def renderer_version(scene: Scene) -> str:
+    """Return what drew: this package's version and that of the library it draws with."""
+    named = []
+    for package in ("quincunx", _PACKAGES[scene.renderer]):
+        try:
+            named.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            named.append(f"{package} (not installed)")
+    return ", ".join(named)
+
+
+def _forget(out: Path, folder: str) -> None:
+    """Remove the clips that an earlier index file in `out` lists, and the index file."""
+    try:
+        listed = json.loads((out / INDEX).read_text("utf-8"))["clips"]
+        files = [str(clip["file"]) for clip in listed]
+    except FileNotFoundError:
+        return
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{out / INDEX} is no index of clips: give another folder with out=") from error
+    for file in files:
+        if Path(file).parent == Path(folder):  # nothing outside the folder, whatever the file says
+            (out / file).unlink(missing_ok=True)
+    (out / INDEX).unlink()
+
+
+def write_png(path: Path, image: Image) -> None:
+    """Write an image (H, W, 3), atomically."""
+    with atomic(path) as temporary:
+        Pillow.fromarray(np.ascontiguousarray(image)).save(temporary, format="PNG")
+
+
+def rows_sheet(paths: Sequence[Path], labels: Sequence[str], frames: int = 8, width: int = 240) -> Image:
+    """Return a contact sheet with one row a clip: `frames` evenly spaced frames, the label below the first."""
+    images, captions = list[Image](), list[str]()
+    for path, label in zip(paths, labels, strict=True):
+        shown = evenly_spaced(list(read_clip(path)), frames)
+        shown += [shown[-1]] * (frames - len(shown))
+        images += shown
+        captions += [label, *[""] * (frames - 1)]
+    return contact_sheet(images, frames, captions, width)
+
+
+def with_closer_look(image: Image, points: NDArray[np.floating], side: int = 64, zoom: int = 3) -> Image:
+    """Return `image` with a magnified square about the middle of pixels `points` (n, 2) in the corner away from them."""
+    high, wide = image.shape[:2]
+    middle = np.clip(np.nanmean(points, axis=0), side / 2, [wide - side / 2, high - side / 2])
+    x, y = (round(float(v) - side / 2) for v in middle)
+    piece = Pillow.fromarray(np.ascontiguousarray(image[y : y + side, x : x + side]))
+    inset = np.asarray(piece.resize((side * zoom, side * zoom), Pillow.Resampling.LANCZOS))
+    framed = np.full((side * zoom + 8, side * zoom + 8, 3), 250, np.uint8)
+    framed[4:-4, 4:-4] = inset
+    out = image.copy()
+    h, w = framed.shape[:2]
+    if h > high or w > wide:
+        return out
+    columns = slice(0, w) if middle[0] > wide / 2 else slice(wide - w, wide)
+    lines = slice(0, h) if middle[1] > high / 2 else slice(high - h, high)
+    out[lines, columns] = framed
+    return out
+
+
+@contextmanager
+def folder_for(out: Path | None) -> Iterator[Path]:
+    """Yield `out`, or a folder that is gone afterwards where there is none."""
+    if out is not None:
+        yield out
+        return
+    with tempfile.TemporaryDirectory(prefix="quincunx-") as name:
+        yield Path(name)

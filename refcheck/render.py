@@ -1,0 +1,146 @@
+"""`quincunx render`: clips of chosen rollouts, the source image, and a contact sheet. It knows no reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from refcheck import clips
+from refcheck.clips import SHEET, SOURCE, Clip
+from refcheck.command import Answer, Option, Request, UserError
+from scenes.load import load_scene
+from scenes.scene import Scene
+from simulators.engines.loop import run as run_rollouts
+from simulators.execute import open_executor
+from simulators.render.canvas import Image
+from simulators.video import contact_sheet, read_clip
+
+SUMMARY = "clips of chosen rollouts, by index or by outcome; source images and contact sheets"
+OPTIONS = (
+    Option("index", "int", None, "the first rollout to draw, by its index (default 0)", low=0, high=2**53),
+    Option("outcome", "str", None, "the first rollouts that ended in this outcome, instead of index="),
+    Option("count", "int", 1, "clips", low=1, high=10_000),
+    Option("sheet", "bool", False, "one clip of every outcome of each scene, on a page; for any number of scenes"),
+    Option("limit", "int", 5_000, "most rollouts to look through for an outcome", low=1, high=10_000_000),
+    Option("fps", "float", clips.FPS, "frames a second", low=1.0, high=120.0),
+    Option("seed", "int", 0, "seed of the launches", low=0, high=2**64 - 1),
+    Option("workers", "int", None, "processes, by default one a core; the clips are the same", low=1, high=1024),
+)
+USES_SCENES = True
+SHEET_ROWS = 24  # clips on one sheet; more could be seen by nobody
+COLUMNS, WIDTH = 4, 416  # of a page of scenes
+
+
+def default_out(values: Mapping[str, Any], scenes: Sequence[str]) -> Path:
+    """Return where clips go when `out=` is not given: a folder named after what was asked for, so that two never collide."""
+    names = [scene.replace("/", "-") for scene in scenes]
+    chosen = "sheet" if values["sheet"] else f"{values['outcome']}" if values["outcome"] else f"at-{values['index'] or 0}"
+    return Path("out") / f"render-{names[0] if len(names) == 1 else f'{len(names)}-scenes'}-{chosen}"
+
+
+def run(request: Request) -> Answer:
+    """Find, replay, draw and encode. Raises `UserError`, `InfrastructureError`."""
+    values, out = request.values, request.out or default_out(request.values, request.scenes)
+    problems = []
+    if values["sheet"] and (values["index"] is not None or values["outcome"] is not None):
+        problems.append("sheet=true takes one clip of every outcome: leave index= and outcome= out")
+    if values["index"] is not None and values["outcome"] is not None:
+        problems.append("index= and outcome= are both given: give one of them")
+    if len(request.scenes) > 1 and not values["sheet"]:
+        problems.append(f"{len(request.scenes)} scenes are asked for: give one with scene=, or add sheet=true")
+    if problems:
+        raise UserError(*problems)
+    loaded = [load_scene(id, request.overrides) for id in request.scenes]
+    with open_executor(values["workers"]) as executor:
+        if values["sheet"]:
+            return _pages(request, out, loaded, executor)
+        return _chosen(request, out, loaded[0], executor)
+
+
+def _chosen(request: Request, out: Path, scene: Scene, executor: Executor | None) -> Answer:
+    values, count, seed = request.values, request.values["count"], request.values["seed"]
+    if values["outcome"] is None:
+        first = values["index"] or 0
+        rollouts = run_rollouts(scene.engine, scene.device, seed, scene.stream, range(first, first + count))
+    else:
+        if values["outcome"] not in scene.outcomes:
+            raise UserError(f"outcome={values['outcome']!r} is none of {scene.id}: it has {', '.join(scene.outcomes)}")
+        needed = np.where(np.array(scene.outcomes) == values["outcome"], count, 0)
+        with request.progress(f"look for {values['outcome']}", count) as advance:
+            found = clips.search(scene, seed, needed, limit=values["limit"], executor=executor, advance=advance)
+        rollouts = clips.require_all(scene, found, needed, values["limit"])
+    with request.progress(f"draw {scene.id}", count) as advance:
+        made = clips.render_clips(scene, seed, rollouts, out, fps=values["fps"], executor=executor, advance=advance)
+    clips.write_png(out / SOURCE, clips.source_of(scene))
+    shown = made[:SHEET_ROWS]
+    clips.write_png(out / SHEET, clips.rows_sheet([out / clip.file for clip in shown], [_label(clip) for clip in shown]))
+    result = {"scene": scene.id, **clips.described(scene, seed, values["fps"], made), "source": SOURCE, "sheet": SHEET}
+    return Answer(_without_origin(result), (_table(scene.id, made, out), f"{out / SHEET} shows them"))
+
+
+def _pages(request: Request, out: Path, loaded: Sequence[Scene], executor: Executor | None) -> Answer:
+    values, seed, results, tables, pages = request.values, request.values["seed"], [], list[Any](), list[Image]()
+    for scene in loaded:
+        folder = out / scene.id.replace("/", "-")
+        folder.mkdir(parents=True, exist_ok=True)
+        with request.progress(f"look through {scene.id}", len(scene.outcomes)) as advance:
+            needed = np.full(len(scene.outcomes), values["count"])
+            found = clips.search(scene, seed, needed, limit=values["limit"], executor=executor, advance=advance)
+        rollouts = clips.rows(found, np.argsort(scene.outcome(found.fact), kind="stable"))
+        with request.progress(f"draw {scene.id}", len(rollouts)) as advance:
+            made = clips.render_clips(scene, seed, rollouts, folder, fps=values["fps"], executor=executor, advance=advance)
+        source = clips.source_of(scene)
+        clips.write_png(folder / SOURCE, source)
+        page = page_of(scene, source, [folder / clip.file for clip in made], rollouts.end.pos, made)
+        clips.write_png(folder / SHEET, page)
+        pages.append(page)
+        missing = [label for label in scene.outcomes if label not in {clip.outcome for clip in made}]
+        described = _without_origin(clips.described(scene, seed, values["fps"], made))
+        results.append({"folder": folder.name, **described, "source": SOURCE, "sheet": SHEET, "missing": missing})
+        tables.append(_table(scene.id, made, folder))
+        if missing:
+            tables.append(f"{scene.id}: none of {values['limit']} rollouts ended in {', '.join(missing)}")
+    clips.write_png(out / SHEET, _stacked(pages))
+    return Answer({"scenes": results, "sheet": SHEET}, (*tables, f"{out / SHEET} shows them"))
+
+
+def page_of(scene: Scene, source: Image, paths: Sequence[Path], ends: np.ndarray, made: Sequence[Clip]) -> Image:
+    """Return the source image and the last picture of each clip, with a closer look at what moves (`ends` (n, B, 3) [m])."""
+    loose = list(scene.device.world().loose)
+    images, labels = [source], [f"{scene.id}: source image"]
+    for path, end, clip in zip(paths, ends, made, strict=True):
+        *_, last = read_clip(path)
+        images.append(clips.with_closer_look(last, scene.camera.project(end[loose])))
+        labels.append(_label(clip))
+    return contact_sheet(images, COLUMNS, labels, WIDTH)
+
+
+def _stacked(pages: Sequence[Image]) -> Image:
+    wide = max(page.shape[1] for page in pages)
+    padded = [np.pad(page, ((0, 0), (0, wide - page.shape[1]), (0, 0)), constant_values=250) for page in pages]
+    return np.concatenate(padded)
+
+
+def _label(clip: Clip) -> str:
+    return f"{clip.outcome or f'null: {clip.null}'} (index {clip.index})"
+
+
+def _without_origin(described: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what every result says of its origin in a place of its own."""
+    return {key: value for key, value in described.items() if key not in ("schema", "seed")}
+
+
+def _table(title: str, made: Sequence[Clip], out: Path) -> Table:
+    table = Table(title=f"{title}: {len(made)} clips in {out}", title_justify="left")
+    for name in ("clip", "outcome"):
+        table.add_column(name, no_wrap=True)
+    for name in ("index", "frames"):
+        table.add_column(name, justify="right")
+    for clip in made:
+        table.add_row(clip.file, clip.outcome or f"null: {clip.null}", str(clip.index), str(clip.frames))
+    return table
