@@ -89,6 +89,7 @@ def collect(data: Path) -> Material:
             f"data={data} holds no {RESULT} of quincunx, itself or below; make one with out=, such as "
             f"`quincunx verify scene=calibench/dice out={data}/verify`"
         )
+    results.sort(key=lambda result: result.header.created)  # in the order they were made, folders' names within a second
     return Material(tuple(results), tuple(others))
 
 

@@ -35,6 +35,8 @@ VERDICTS: tuple[Verdict, ...] = ("holds", "fails", "undecided", "consistent (ass
 SYMBOLS = {"holds": "✓", "fails": "✕", "undecided": "?", "consistent (assumption)": "≈"}
 CLASSES = {"holds": "holds", "fails": "fails", "undecided": "undecided", "consistent (assumption)": "consistent"}
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+SHORT = 160  # characters of what a judge says of itself
+LEAST = 1e-5  # the smallest share worth a number of its own
 NO_BREAK = "\N{NO-BREAK SPACE}"
 PER_CENT = f"{NO_BREAK}%"
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -119,7 +121,7 @@ def by_basis(certificates: Sequence[Certificate]) -> list[dict[str, Any]]:
 
 def meaning(one: Certificate) -> str:
     """Return what a verdict means, in plain words."""
-    at_most, at_least = fixed(one.upper), fixed(one.lower)
+    at_most, at_least = beside(one.upper, one.epsilon), beside(one.lower, one.epsilon)
     epsilon = f"ε = {one.epsilon:g}".replace(" ", NO_BREAK)
     if one.verdict == "holds":
         return (
@@ -209,6 +211,11 @@ def _controls(result: Result, identity: str) -> dict[str, Any]:
         "it": it,
         "title": _title(result, it.scene),
         "judge": str(it.judge.get("name", "unnamed"))[:100],
+        "described": [(str(key)[:60].replace("_", " "), _short(said)) for key, said in it.judge.items() if key != "name"][:20],
+        "distances": [
+            ("true outcomes", it.tvd_truth, it.floor, it.band, it.score_truth),
+            ("as judged", it.tvd_judged, it.floor_judged, it.band_judged, it.score_judged),
+        ],
         "answered": answered,
         "right": right,
         "accuracy95": [interval.low, interval.high] if interval else None,
@@ -236,6 +243,15 @@ def _controls(result: Result, identity: str) -> dict[str, Any]:
         "sheet": Markup(picture(result, it.sheet)) if it.sheet else "",
         "from": result.name,
     }
+
+
+def _short(value: object) -> str:
+    """Return a value of the judge's own description as a few words."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_short(said)}" for key, said in value.items())[:SHORT] or "none"
+    if isinstance(value, list):
+        return ", ".join(map(_short, value))[:SHORT] or "none"
+    return (fixed(value, 3) if isinstance(value, float) else str(value))[:SHORT]
 
 
 def _score(result: Result, identity: str) -> dict[str, Any]:
@@ -293,7 +309,13 @@ def share(value: float | None) -> str:
     """Return a share as a percentage of at most three significant digits."""
     if value is None:
         return "–"
-    return f"{100 * value:.3g}{PER_CENT}"
+    return f"{100 * value:.3g}{PER_CENT}" if value == 0 or value >= LEAST else f"under {100 * LEAST:g}{PER_CENT}"
+
+
+def beside(value: float, other: float) -> str:
+    """Return `value` with four decimals, or as many as show on which side of `other` it lies."""
+    digits = next((digits for digits in range(4, 9) if float(f"{value:.{digits}f}") != other), 9)
+    return fixed(value, digits)
 
 
 def percent(value: float | None) -> str:

@@ -11,7 +11,7 @@ from math import isclose
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from refcheck import metrics
 from refcheck.labels import Strict, shown
@@ -25,6 +25,8 @@ Count = Annotated[int, Field(ge=0, le=10**12)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e12, le=1e12)]
 Ends = Annotated[list[Number], Field(min_length=2, max_length=2)]
+Band = Annotated[Ends | None, BeforeValidator(lambda ends: None if ends == [None, None] else ends)]
+"""Of a TVD; null where there was nothing to compare."""
 Exact = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,15}(/[0-9]{1,15}|\.[0-9]{1,15})?$")]
 Labels = Annotated[list[Name], Field(min_length=1, max_length=200)]
 Verdict = Literal["holds", "fails", "undecided", "consistent (assumption)"]
@@ -181,11 +183,15 @@ class Controls(Strict):
     confusion: list[list[Count]]
     confusion_columns: Labels
     accuracy: Share | None
-    abstained: Share
+    abstained: Share | None
     tvd_truth: Share | None
     tvd_judged: Share | None
     floor: Share | None
-    band: Ends | None
+    floor_judged: Share | None
+    band: Band
+    band_judged: Band
+    score_truth: Number | None
+    score_judged: Number | None
     infrastructure_failures: Count
     clips: list[Clip]
     sheet: Words | None = None
@@ -218,6 +224,8 @@ class Controls(Strict):
         if (isinstance(self.q, list) and len(self.q) != k) or (isinstance(self.q, dict) and set(self.q) != set(self.outcomes)):
             return [f"has a q that is not over its outcomes {shown(self.outcomes)}"]
         wrong = []
+        if sum(self.truth.counts) + self.infrastructure_failures != self.k:
+            wrong.append(f"k is {self.k}, but its clips and failures sum to another number")
         columns = [sum(row[self.confusion_columns.index(label)] for row in self.confusion) for label in self.outcomes]
         if [sum(row) for row in self.confusion] != self.truth.counts or columns != self.judged.counts:
             wrong.append("has a confusion matrix whose sums are not its counts")

@@ -18,7 +18,7 @@ from refcheck import app, metrics
 from refcheck.command import UserError
 from refcheck.report import plots
 from refcheck.report.collect import MAXIMUM_BYTES, collect
-from refcheck.report.page import command, fixed, headline, probability
+from refcheck.report.page import beside, command, fixed, headline, probability, share
 from refcheck.report.schema import Certificates
 
 OUTCOMES = Path(app.__file__).parent / "data" / "calibench_outcomes.csv"
@@ -129,7 +129,7 @@ def document(verb, **body):
 
 
 def controls(**changes):
-    confusion = [[7, 1, 1, 0], [0, 11, 0, 0]]
+    confusion = [[7, 1, 1], [0, 11, 0]]
     counts, judged = np.array([9, 11]), np.array([7, 12])
     body = {
         "scene": "toy/coin",
@@ -139,15 +139,19 @@ def controls(**changes):
         "outcomes": ["heads", "tails"],
         "q": {"heads": "1/2", "tails": "1/2"},
         "truth": {"counts": counts.tolist()},
-        "judged": {"counts": judged.tolist(), "nulls": {"unreadable": 1, "out_of_schema": 0}},
+        "judged": {"counts": judged.tolist(), "nulls": {"unreadable": 1}},
         "confusion": confusion,
-        "confusion_columns": ["heads", "tails", "unreadable", "out_of_schema"],
+        "confusion_columns": ["heads", "tails", "null"],
         "accuracy": 18 / 19,
         "abstained": 0.05,
         "tvd_truth": float(metrics.tvd(counts, [0.5, 0.5])),
         "tvd_judged": float(metrics.tvd(judged, [0.5, 0.5])),
         "floor": 0.0881,
-        "band": [0.0, 0.2105],
+        "floor_judged": 0.0903,
+        "band": [0.0, 0.2],
+        "band_judged": [0.0263, 0.2368],
+        "score_truth": -0.0418,
+        "score_judged": 0.0935,
         "infrastructure_failures": 0,
         "clips": [],
         "sheet": "sheet.png",
@@ -203,12 +207,20 @@ def test_the_page_is_whole_self_contained_and_parses(tmp_path, scored):
 def test_every_number_is_its_results_own(tmp_path, scored):
     _, page = made(everything(tmp_path, scored))
     text = page.text
-    for part in ("One reference holds and one fails.", "By mechanism : 1 holds , 1 fails"):
+    for part in ("One reference holds and one fails.", "By mechanism : holds 1 , fails 1"):
         assert part in text
     for part in ("0.0060", "0.0000 and 0.0271", "0.1234 and 0.2766", "10,017", "on edge 17", "0.234", "step halving: agrees"):
         assert part in text
     assert text.count("not yet") >= 4
-    for part in ("heads 7 1 1 0 9", "tails 0 11 0 0 11", "heads 1/2 9 7", "TVD 0.132", "18 of 19 answers", "0.0000 to 0.2105"):
+    for part in (
+        "heads 7 1 1 9",
+        "tails 0 11 0 11",
+        "heads 1/2 9 7",
+        "TVD 0.132",
+        "18 of 19 answers",
+        "0.026 to 0.237",
+        "0.0935",
+    ):
         assert part in text
     for name, model in scored["models"].items():
         mean = model["mntv"]
@@ -318,6 +330,7 @@ def test_a_picture_is_encoded_again_so_that_nothing_rides_along(tmp_path):
         (json.dumps(controls(accuracy=1.0)), "accuracy is 1.0, its counts give 0.947"),
         (json.dumps(controls(confusion=[[7, 1], [0, 11]])), "shape"),
         (json.dumps(controls(tvd_judged=0.0)), "tvd_judged is 0.0"),
+        (json.dumps(controls(infrastructure_failures=1)), "k is 20"),
         (json.dumps(controls(truth={"counts": [10, 10]})), "sums are not its counts"),
     ],
 )
@@ -357,6 +370,13 @@ def test_a_huge_file_a_link_and_an_empty_folder_are_refused(tmp_path, capsys):
         assert part in capsys.readouterr().err
 
 
+def test_results_stand_in_the_order_they_were_made(tmp_path):
+    for name, minute in (("a", 3), ("b", 1), ("c", 2)):
+        made_then = document("verify", certificates=[certificate(scene=f"toy/{name}")])
+        put(tmp_path, name, {**made_then, "created": f"2026-01-01T00:0{minute}:00+00:00"})
+    assert [result.name for result in collect(tmp_path).results] == ["b", "c", "a"]
+
+
 def test_other_files_and_other_verbs_are_named_and_not_drawn(tmp_path):
     put(tmp_path, "verify", document("verify", certificates=[certificate()]))
     put(tmp_path, "simulated", document("simulate", scene="toy/coin"))
@@ -391,7 +411,7 @@ def test_the_headline_counts_verdicts_in_words_and_bases_apart(tmp_path):
     assert headline(()) == "No reference was put to the test here."
     put(tmp_path, "verify", document("verify", certificates=[certificate(), hidden, FAILING, undecided, assumed]))
     text = made(tmp_path)[1].text
-    for part in ("By mechanism : 1 holds , 1 fails , 1 undecided", "By hidden state : 1 holds", "1 consistent (assumption)"):
+    for part in ("By mechanism : holds 1 , fails 1 , undecided 1", "By hidden state : holds 1", "consistent (assumption) 1"):
         assert part in text
     assert "neither for the reference nor against it" in text and "certifies nothing" in text
 
@@ -399,6 +419,14 @@ def test_the_headline_counts_verdicts_in_words_and_bases_apart(tmp_path):
 def test_numbers_never_hide_that_they_are_none():
     assert (fixed(None), fixed(-0.5, 2), probability(None)) == ("–", "−0.50", "–")
     assert (probability(0.05), probability(2e-5)) == ("0.050", "2.0 × 10⁻⁵")
+    assert (share(0), share(1e-9), share(0.02)) == (
+        "0\N{NO-BREAK SPACE}%",
+        "under 0.001\N{NO-BREAK SPACE}%",
+        "2\N{NO-BREAK SPACE}%",
+    )
+    assert (beside(0.2, 0.03), beside(0.030004, 0.03)) == ("0.2000", "0.030004"), (
+        "on which side of ε it lies is never rounded off"
+    )
 
 
 def test_a_certificate_without_an_outcome_is_shown_without_a_distance(tmp_path):
