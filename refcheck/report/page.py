@@ -248,7 +248,7 @@ def _controls(result: Result, identity: str) -> dict[str, Any]:
 def _short(value: object) -> str:
     """Return a value of the judge's own description as a few words."""
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_short(said)}" for key, said in value.items())[:SHORT] or "none"
+        return ", ".join(f"{key}: {_short(said)}" for key, said in value.items())[:SHORT] or "none"
     if isinstance(value, list):
         return ", ".join(map(_short, value))[:SHORT] or "none"
     return (fixed(value, 3) if isinstance(value, float) else str(value))[:SHORT]
