@@ -474,3 +474,34 @@ def test_help_names_the_key(capsys):
         collect(Path("/nonexistent"))
     assert app.main(["report"]) == 2
     assert "data= is missing" in capsys.readouterr().err
+
+
+def test_pawbench_figures_stand_beside_their_floor_and_band(tmp_path):
+    """Rows scored by the verb itself: one model answers, another is blocked by a machine's failure."""
+    scene = {
+        "scene_id": "A-01",
+        "track": "calibration",
+        "group": "toss",
+        "expected_repeat_indices": [0, 1, 2, 3],
+        "reference_distribution": {"heads": 0.5, "tails": 0.5},
+    }
+    policy = {"model_or_lanes": ["m", "n"], "tracks": {"calibration": {"scenes": [scene]}}}
+    rows = []
+    for model in ("m", "n"):
+        for repeat, label in enumerate(("heads", "heads", "heads", None)):
+            row = {"sample_id": f"{model}{repeat}", "source_sample_id": f"{model}{repeat}", "scene_id": "A-01"}
+            row |= {"track": "calibration", "model_or_lane": model, "repeat_index": repeat}
+            row |= {"observation": "outcome", "outcome_label": label} if label else {"observation": "null_observation"}
+            if model == "n" and not label:
+                row |= {"observation": "infrastructure_failure", "failure_code": "timeout"}
+            rows.append(row)
+    (tmp_path / "policy.json").write_text(json.dumps(policy))
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    words = [f"data={tmp_path / 'rows.jsonl'}", f"policy={tmp_path / 'policy.json'}", "partial=true", "draws=1000"]
+    assert app.main(["score", *words, f"out={tmp_path / 'score'}"]) == 0
+    entry = json.loads((tmp_path / "score" / "result.json").read_text())["pawbench"]["tracks"]["calibration"]["models"]["m"]
+    (one,) = entry["scenes"]
+    text = made(tmp_path)[1].text
+    assert "PAWBench: calibration partial: not the whole benchmark" in text and "blocked by failures of the machine" in text
+    assert f"A-01 pass 3 1 50.00 {one['floor']:.2f} {one['band'][0]:.1f} to {one['band'][1]:.1f}" in text
+    assert f"m 50.00 {entry['matched_null']['mean']:.2f}" in text and "A-01 blocked 3 0 –" in text
