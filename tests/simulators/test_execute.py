@@ -1,0 +1,40 @@
+"""Processes of a mass run: none outlives the one that started it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+PARENT = """
+import os, time
+from simulators.execute import open_executor
+if __name__ == "__main__":
+    with open_executor(2) as executor:
+        print(*{executor.submit(os.getpid).result() for _ in range(20)}, flush=True)
+        time.sleep(60)
+"""
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as parent:
+        workers = [int(word) for word in parent.stdout.readline().split()]
+        assert workers and all(alive(pid) for pid in workers)
+        parent.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 30.0
+    while any(alive(pid) for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(alive(pid) for pid in workers)
