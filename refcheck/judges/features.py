@@ -25,6 +25,7 @@ GRID = (44, 40)  # cells, across and down, of the picture of differences
 NOISE = 12.0  # levels of 255: what H.264 alone changes is less
 LARGEST_SHIFT = 0.1  # of the width: a larger one is no registration
 HALF_PIXEL = 0.5
+NEARER = 0.9  # of the difference to the source image: what a true shift leaves at most
 
 
 def last_picture(path: Path) -> Image:
@@ -40,7 +41,10 @@ def _grey(image: Image) -> FloatArray:
 
 
 def register(image: Image, source: Image) -> Image:
-    """Return `image` in the source image's size and place: scaled, and moved by the shift that phase correlation finds."""
+    """Return `image` in the source image's size and place: scaled, and moved by the shift that phase correlation finds.
+
+    A shift is believed only where it brings the pictures clearly nearer: on a smooth table the correlation has no peak.
+    """
     high, wide = source.shape[:2]
     if image.shape != source.shape:
         image = np.asarray(cv2.resize(image, (wide, high), interpolation=cv2.INTER_AREA), np.uint8)
@@ -49,9 +53,11 @@ def register(image: Image, source: Image) -> Image:
     if max(abs(dx), abs(dy)) < HALF_PIXEL or max(abs(dx), abs(dy)) > LARGEST_SHIFT * wide:
         return image
     move = np.array([[1.0, 0.0, -dx], [0.0, 1.0, -dy]])
-    return np.asarray(
+    moved = np.asarray(
         cv2.warpAffine(image, move, (wide, high), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE), np.uint8
     )
+    before, after = (float(np.mean(cv2.absdiff(picture, source))) for picture in (image, moved))
+    return moved if after < NEARER * before else image
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import SVC
+from threadpoolctl import threadpool_limits
 
 from refcheck.clips import FPS, canvas_of, search, source_of, spread
 from refcheck.command import UserError
@@ -143,8 +144,10 @@ class TrainedJudge:
             raise UserError(f"a judge needs {LEAST} examples of at least two outcomes, and found {told}: give more with limit=")
         rows = np.flatnonzero(np.isin(labels, learned)).tolist()
         y, kept = labels[rows], [looks[i] for i in rows]
-        fitted = {kind: _validate(kind, kept, y, generator) for kind in KINDS}
-        best = max(fitted, key=lambda kind: fitted[kind][0])
+        with threadpool_limits(1):  # the same bits on any machine, and no waiting for a busy core
+            fitted = {kind: _validate(kind, kept, y, generator) for kind in KINDS}
+            best = max(fitted, key=lambda kind: fitted[kind][0])
+            model = _fit(best, kept, y, generator)
         accuracy, margins, right = fitted[best]
         slope, offset = _calibrate(margins, right)
         answered = expit(slope * margins + offset) >= THRESHOLD
@@ -161,7 +164,7 @@ class TrainedJudge:
         inside = np.array([look.inside for look in kept])
         outside = max(look.outside for look in kept)
         return cls(
-            outcomes, source, stage, best, _fit(best, kept, y, generator), slope, offset,
+            outcomes, source, stage, best, model, slope, offset,
             (float(inside.min()) / 2, float(inside.max()) * 2), 3 * outside + 1.0, training,
         )  # fmt: skip
 
@@ -254,7 +257,8 @@ def _learn_from(kind: str, looks: Sequence[Look], generator: Generator) -> tuple
 
 def _fit(kind: str, looks: Sequence[Look], y: NDArray[np.int64], generator: Generator) -> Pipeline:
     x, repeats = _learn_from(kind, looks, generator)
-    reduce = PCA(min(COMPONENTS, len(looks) - 1, x.shape[1]), svd_solver="covariance_eigh")
+    solver = "covariance_eigh" if len(x) > x.shape[1] else "full"
+    reduce = PCA(min(COMPONENTS, len(looks) - 1, x.shape[1]), svd_solver=solver)
     last = LogisticRegression(C=100.0, max_iter=2000) if kind == "place" else SVC(C=10.0, class_weight="balanced")
     return make_pipeline(reduce, last).fit(x, np.tile(y, repeats))
 

@@ -1,0 +1,199 @@
+"""Clips of chosen rollouts, and controls: physics fills every label, and what cannot be judged is never an answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import scipy.stats
+from numpy.random import Generator, Philox
+from PIL import Image
+
+from refcheck import app, clips, controls, metrics
+from refcheck.command import UserError
+from scenes.load import load_scene
+from simulators.engines.loop import run
+from simulators.execute import InfrastructureError
+from simulators.sampling import launch_block
+from simulators.video import clip_info, read_clip
+
+SMALL = ("scene.camera.width=416", "scene.camera.height=240")
+WIDE = ("scene.device.random.release_x={dist: norm, loc: 0.0, scale: 30e-3}", *SMALL)
+
+
+def sides(scene, seed, count=1024):
+    """Return the side of each launch, from the launches themselves."""
+    launch = launch_block(scene.device.random, seed, scene.stream, 0)["release_x"][:count]
+    return np.where(launch > 0, "right", "left")
+
+
+def test_search_takes_the_first_of_each_outcome(toy_conf):
+    scene = load_scene("toy/wedge")
+    side = sides(scene, 3)
+    found = clips.search(scene, 3, [5, 40], limit=1024)
+    wanted = sorted([*np.flatnonzero(side == "left")[:5], *np.flatnonzero(side == "right")[:40]])
+    assert found.index.tolist() == wanted
+    assert [scene.outcomes[o] for o in scene.outcome(found.fact)] == side[wanted].tolist()
+
+
+def test_an_outcome_that_does_not_come_is_told(toy_conf):
+    scene = load_scene("toy/wedge")
+    short = clips.search(scene, 0, [2, 60], limit=64)
+    with pytest.raises(UserError, match=r"64 rollouts of toy/wedge .* 'right' \(\d+ of 60\)"):
+        clips.require_all(scene, short, [2, 60], 64)
+    assert np.bincount(scene.outcome(short.fact)).tolist()[0] == 2
+
+
+def test_a_replay_that_ends_otherwise_is_an_error(toy_conf, tmp_path):
+    scene = load_scene("toy/wedge", SMALL)
+    found = clips.search(scene, 0, [1, 0], limit=64)
+    wrong = dataclasses.replace(found, fact=1 - found.fact)
+    with pytest.raises(InfrastructureError, match="ended in left when replayed and in right before"):
+        clips.render_clips(scene, 0, wrong, tmp_path)
+    assert not (tmp_path / clips.INDEX).exists()
+
+
+def test_the_index_file_says_what_the_clips_are_and_old_ones_go(toy_conf, tmp_path):
+    scene = load_scene("toy/wedge", SMALL)
+    rollouts = run(scene.engine, scene.device, 7, scene.stream, range(3))
+    (tmp_path / "clips").mkdir()
+    (tmp_path / "clips" / "mine.mp4").write_text("not yours")
+    clips.render_clips(scene, 7, rollouts, tmp_path)
+    made = clips.render_clips(scene, 7, clips.rows(rollouts, np.array([2])), tmp_path)
+    told = json.loads((tmp_path / clips.INDEX).read_text())
+    assert [clip["index"] for clip in told["clips"]] == [2] and told["seed"] == 7 and told["stream"] == scene.stream
+    assert sorted(path.name for path in (tmp_path / "clips").iterdir()) == ["00000002.mp4", "mine.mp4"]
+    info = clip_info(tmp_path / made[0].file)
+    assert (info.frames, info.fps) == (made[0].frames, told["fps"]) == (49, 16.0)
+
+
+def test_render_draws_the_rollouts_asked_for(toy_conf, tmp_path, capsys):
+    out = tmp_path / "out"
+    status = app.main(["render", "scene=toy/wedge", *WIDE, "outcome=right", "count=2", "seed=3", "workers=1", f"out={out}"])
+    assert status == 0 and "00000" in capsys.readouterr().out
+    result = json.loads((out / "result.json").read_text())
+    scene = load_scene("toy/wedge", WIDE)
+    assert [clip["index"] for clip in result["clips"]] == np.flatnonzero(sides(scene, 3) == "right")[:2].tolist()
+    source = np.asarray(Image.open(out / "source.png"))
+    first, *_, last = read_clip(out / result["clips"][0]["file"])
+    assert np.mean(np.abs(first.astype(int) - source)) < 2.0
+    darkest = np.abs(last.astype(int) - first).sum(-1)[120:]  # what lies at the bottom was not there at the start
+    assert np.median(np.nonzero(darkest > 60)[1]) > 208, "the ball lies on the right"
+    assert np.asarray(Image.open(out / "sheet.png")).shape[1] > 8 * 200
+
+
+def test_render_without_out_goes_to_a_folder_of_its_own(toy_conf, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for index in (0, 5):
+        assert app.main(["render", "scene=toy/wedge", *SMALL, f"index={index}", "workers=1"]) == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["render-toy-wedge-at-0", "render-toy-wedge-at-5"]
+
+
+def test_a_page_of_scenes(toy_conf, tmp_path):
+    assert app.main(["render", "scenes=toy/*", "sheet=true", "workers=1", f"out={tmp_path / 'p'}"]) == 0
+    result = json.loads((tmp_path / "p" / "result.json").read_text())
+    assert [[clip["outcome"] for clip in one["clips"]] for one in result["scenes"]] == [["left", "right"]] * 2
+    assert [one["missing"] for one in result["scenes"]] == [[], []]
+    assert np.asarray(Image.open(tmp_path / "p" / "sheet.png")).shape[1] > 3 * 400
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("scene=toy/wedge", "index=1", "outcome=left"), "both given"),
+        (("scene=toy/wedge", "outcome=middle"), "'middle' is none of toy/wedge: it has left, right"),
+        (("scenes=toy/*",), "add sheet=true"),
+        (("scene=toy/wedge", "sheet=true", "index=1"), "leave index= and outcome= out"),
+    ],
+)
+def test_mistakes_with_render(toy_conf, tmp_path, capsys, words, part):
+    assert app.main(["render", *words, "workers=1", f"out={tmp_path / 'o'}"]) == 2
+    assert part in capsys.readouterr().err
+
+
+def test_labels_wanted_follow_the_reference():
+    """Chi-square of 20,000 labels against q; false alarm 1e-4. An outcome of probability 0 is never wanted."""
+    q = np.array([0.5, 0.3, 0.2, 0.0])
+    counts = np.bincount(controls.draw_labels(q, 20_000, Generator(Philox(0))), minlength=4)
+    assert counts[3] == 0
+    assert scipy.stats.chisquare(counts[:3], 20_000 * q[:3]).pvalue > 1e-4
+
+
+def test_every_label_gets_a_rollout_that_ended_there_and_none_is_used_twice(toy_conf):
+    scene = load_scene("toy/wedge")
+    labels = controls.draw_labels(scene.q(), 60, Generator(Philox(1)))
+    found = clips.search(scene, 2, np.bincount(labels), limit=1024)
+    chosen = controls.fill(scene, labels, found)
+    assert scene.outcome(chosen.fact).tolist() == labels.tolist()
+    assert len(set(chosen.index.tolist())) == 60
+    assert [scene.outcomes[label] for label in labels] == sides(scene, 2)[chosen.index].tolist()
+    with pytest.raises(ValueError, match="fewer rollouts"):
+        controls.fill(scene, np.append(labels, labels), found)
+
+
+def run_controls(out, *words):
+    status = app.main(["controls", "scene=toy/wedge", *WIDE, "k=12", "workers=1", f"out={out}", *words])
+    return status, json.loads((out / "result.json").read_text())
+
+
+def test_the_state_judge_loses_nothing_on_the_way(toy_conf, tmp_path, capsys):
+    status, result = run_controls(tmp_path, "judge=state", "seed=4")
+    assert status == 0
+    assert result["accuracy"] == 1.0 and result["abstained"] == 0.0 and result["infrastructure_failures"] == 0
+    counts = result["truth"]["counts"]
+    assert result["judged"]["counts"] == counts and sum(counts) == 12
+    assert result["confusion"] == [[counts[0], 0, 0], [0, counts[1], 0]]
+    assert result["tvd_judged"] == result["tvd_truth"] == pytest.approx(float(metrics.tvd(counts, [0.5, 0.5])))
+    assert result["floor"] == pytest.approx(float(metrics.expected_tvd(12, [0.5, 0.5])))
+    side = sides(load_scene("toy/wedge", WIDE), 4)
+    assert [clip["truth"] for clip in result["clips"]] == [side[clip["index"]] for clip in result["clips"]]
+    assert {path.name for path in tmp_path.iterdir()} >= {"result.json", "clips.json", "sheet.png", "source.png", "clips"}
+
+
+def test_the_trained_judge_sees_neither_names_nor_the_folder(toy_conf, tmp_path, monkeypatch):
+    given = []
+    read_all = controls.read_all
+
+    def spy(judge, paths, *rest):
+        given.extend(paths)
+        return read_all(judge, paths, *rest)
+
+    monkeypatch.setattr(controls, "read_all", spy)
+    status, result = run_controls(tmp_path, "per_outcome=12", "seed=1", "scene.device.dead_zone=10e-3")
+    assert status == 0 and result["accuracy"] == 1.0 and result["answered"] >= 10
+    assert all(tmp_path not in path.parents and len(path.stem) == 32 and not path.exists() for path in given)
+    assert result["judge"]["features"] == "place" and result["judge"]["examples"] == {"left": 12, "right": 12}
+
+
+def test_a_clip_that_cannot_be_read_is_counted_apart_and_ends_in_status_3(toy_conf, tmp_path, monkeypatch):
+    disguise = controls.disguise
+
+    def damage(*arguments):
+        copies = disguise(*arguments)
+        copies[2].write_bytes(b"not a clip")
+        return copies
+
+    monkeypatch.setattr(controls, "disguise", damage)
+    monkeypatch.setattr(controls.StateJudge, "sealed", lambda paths, truth: _Reader(truth[0]))
+    status, result = run_controls(tmp_path, "judge=state")
+    assert status == 3 and result["infrastructure_failures"] == 1
+    assert np.sum(result["confusion"]) == 11 == sum(result["truth"]["counts"])
+    assert result["abstained"] == 0.0, "a failure is no abstention"
+    assert [bool(clip["failure"]) for clip in result["clips"]] == [number == 2 for number in range(12)]
+
+
+class _Reader:
+    """Answers the same to whatever can be decoded."""
+
+    name = "reader"
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def read(self, path):
+        from refcheck.tally import Reading
+
+        clip_info(path)
+        return Reading(self.answer)
