@@ -33,7 +33,7 @@ from simulators.video import ClipError, contact_sheet, evenly_spaced, frames_of_
 FPS = 16.0
 INDEX, SOURCE, SHEET = "clips.json", "source.png", "sheet.png"
 SEARCH = 32  # rollouts a worker is given at a time: what lies beyond the last one needed is thrown away
-A_TASK = 4  # clips drawn by a worker at a time: a canvas costs about as much as half a clip
+A_TASK = 10  # clips drawn by a worker at a time: they share a canvas and the frames before the release
 _PACKAGES = {"planar": "skia-python", "raster": "numba"}
 
 T = TypeVar("T")
@@ -170,6 +170,7 @@ class _Task:
 def _render(task: _Task) -> list[int]:
     """Replay, draw and encode; return the frames of each clip."""
     scene, canvas, frames = task.scene, canvas_of(task.scene), list[int]()
+    preludes: dict[float, Image] = {}
     for index, end, path in zip(task.indices, task.ends, task.paths, strict=True):
         again = run(scene.engine, scene.device, task.seed, scene.stream, [index], fps=task.fps)
         ended = int(again.fact[0]), int(again.null[0])
@@ -180,7 +181,8 @@ def _render(task: _Task) -> list[int]:
         if again.trajectories is None:
             raise InfrastructureError(f"rollout {index} of {scene.id} was run again and not recorded")
         try:
-            frames.append(write_clip(path, frames_of_clip(canvas, again.trajectories[0], task.fps), task.fps))
+            pictures = frames_of_clip(canvas, again.trajectories[0], task.fps, preludes=preludes)
+            frames.append(write_clip(path, pictures, task.fps))
         except ClipError as error:
             raise InfrastructureError(f"the clip of rollout {index} of {scene.id} was not written: {error}") from error
     return frames

@@ -239,9 +239,18 @@ def clip_length(frames: int, minimum: int = 49, hold: float = 1 / 8) -> int:
     return max(minimum, frames, math.ceil((frames - 1) / (1.0 - hold) - 1e-9))
 
 
-def frames_of_clip(canvas: Canvas, trajectory: State, fps: float, minimum: int = 49, hold: float = 1 / 8) -> Iterator[Image]:
+def frames_of_clip(
+    canvas: Canvas,
+    trajectory: State,
+    fps: float,
+    minimum: int = 49,
+    hold: float = 1 / 8,
+    preludes: dict[float, Image] | None = None,
+) -> Iterator[Image]:
     """Yield the frames of a trajectory recorded at `fps`, then hold its final state (see `clip_length`).
 
+    `preludes` keeps the frames before the release by their time, for the next clip of the same canvas: every launch
+    shares them.
     Raises `ValueError` where the trajectory was recorded at another rate: a clip is real time.
     """
     late = trajectory.time - trajectory.time[0] - np.arange(len(trajectory)) / fps
@@ -251,8 +260,14 @@ def frames_of_clip(canvas: Canvas, trajectory: State, fps: float, minimum: int =
             f"the trajectory was not recorded at {fps} frames a second: a frame is {np.max(np.abs(late)):.3g} s off"
         )
     image = canvas.background
-    for row in range(len(trajectory)):
-        image = canvas.frame(trajectory, row)
+    kept = {} if preludes is None else preludes
+    for row, time in enumerate(trajectory.time.tolist()):
+        if time < 0.0:
+            if time not in kept:
+                kept[time] = canvas.frame(trajectory, row)
+            image = kept[time]
+        else:
+            image = canvas.frame(trajectory, row)
         yield image
     for _ in range(clip_length(len(trajectory), minimum, hold) - len(trajectory)):
         yield image

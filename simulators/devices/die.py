@@ -100,7 +100,7 @@ class Die:
             angular_damping=self.angular_damping,
         )
         scoop = Body("scoop", self._scoop(), position=free, quaternion=tipped, collides=False)
-        back: Vec3 = (free[0] - 0.6 * width, 0.0, free[2] + 3.0 * self.size[2])
+        back: Vec3 = (free[0] - 1.2 * width, 0.0, free[2] + 3.0 * self.size[2])  # out of the picture
         moves = {
             "die": Move(times, (held, held, free), (level, level, tipped)),
             "scoop": Move((*times, CLEAR), (held, held, free, back), (level, level, tipped, tipped)),
@@ -132,7 +132,7 @@ class Die:
         gap, thin = 0.1 * max(self.size), 0.08 * max(self.size)
         floor_z, back_x, side_y = -(c / 2 + thin / 2), -(a / 2 + gap), b / 2 + gap
         length = a + 2 * gap
-        handle = 4.0 * a
+        handle = 3.0 * a
         return (
             Part(Box((length, 2 * side_y, thin)), (0.0, 0.0, floor_z), material=BRASS),
             Part(Box((thin, 2 * side_y, 0.8 * c)), (back_x, 0.0, floor_z + 0.4 * c), material=BRASS),
