@@ -41,13 +41,13 @@ class Step:
 def steps(seed: int = 0, k: int = 50) -> tuple[Step, ...]:
     """Return what the demo does, in order.
 
-    A scene is tested at its own epsilon, but for the coin, which a minute of two cores decides at a coarser one: twice as
-    fine takes four times as long.
+    A scene is tested at its own epsilon, but for coin and die, which a minute of two cores decides at a coarser one: twice
+    as fine takes four times as long.
     """
-    limit, seeded, die = "seconds=60", f"seed={seed}", "scene=calibench/dice"
+    limit, coarse, seeded, die = "seconds=60", "epsilon=0.05", f"seed={seed}", "scene=calibench/dice"
     return (
-        Step("Certify the die", "verify", "verify-dice", (die, limit, seeded)),
-        Step("Certify the coin", "verify", "verify-coin", ("scene=pawbench/A-01", "epsilon=0.05", limit, seeded)),
+        Step("Certify the die", "verify", "verify-dice", (die, coarse, limit, seeded)),
+        Step("Certify the coin", "verify", "verify-coin", ("scene=pawbench/A-01", coarse, limit, seeded)),
         Step("Certify the Galton board", "verify", "verify-board", ("scene=calibench/galton_board", limit, seeded)),
         Step("Judge clips of known outcome", "controls", "controls", (die, f"k={k}", "judge=trained", seeded)),
         Step("Score three published models", "score", "score", (f"data={OUTCOMES}", seeded)),
