@@ -33,7 +33,7 @@ from simulators.video import ClipError, contact_sheet, evenly_spaced, frames_of_
 FPS = 16.0
 INDEX, SOURCE, SHEET = "clips.json", "source.png", "sheet.png"
 SEARCH = 32  # rollouts a worker is given at a time: what lies beyond the last one needed is thrown away
-A_TASK = 10  # clips drawn by a worker at a time: they share a canvas and the frames before the release
+A_TASK = 10  # most clips drawn by a worker at a time: they share a canvas and the frames before the release
 _PACKAGES = {"planar": "skia-python", "raster": "numba"}
 
 T = TypeVar("T")
@@ -217,16 +217,18 @@ def render_clips(
     _forget(out, folder)
     (out / folder).mkdir(parents=True, exist_ok=True)
     ends = [(int(f), int(n)) for f, n in zip(rollouts.fact, rollouts.null, strict=True)]
+    workers = getattr(executor, "_max_workers", 1)
+    size = -(-len(files) // (workers * -(-len(files) // (workers * A_TASK)))) if files else 1  # every worker as many
     tasks = [
         _Task(
             scene,
             seed,
-            tuple(int(i) for i in rollouts.index[at : at + A_TASK]),
-            tuple(ends[at : at + A_TASK]),
-            tuple(out / file for file in files[at : at + A_TASK]),
+            tuple(int(i) for i in rollouts.index[at : at + size]),
+            tuple(ends[at : at + size]),
+            tuple(out / file for file in files[at : at + size]),
             fps,
         )
-        for at in range(0, len(files), A_TASK)
+        for at in range(0, len(files), size)
     ]
     counts = [count for some in spread(executor, _render, tasks, lambda some: advance(len(some))) for count in some]
     outcome = scene.outcome(rollouts.fact)
