@@ -31,6 +31,12 @@ def _cross(a: Array, b: Array) -> Array:
     return np.stack([x, y, z], axis=-1)
 
 
+def upward(quat: ArrayLike) -> Array:
+    """Return how far each body axis points up (..., 3): the z components in the world of the body's x, y and z axes."""
+    x, y, z, w = np.moveaxis(np.asarray(quat, float), -1, 0)
+    return np.stack([2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)], axis=-1)
+
+
 def unrotate(quat: ArrayLike, vector: ArrayLike) -> Array:
     """Rotate `vector` (..., 3) from world to body axes by `quat` (..., 4)."""
     return rotate(conjugate(quat), vector)

@@ -141,7 +141,7 @@ class Coin:
 
     def read(self, state: State) -> IntArray:
         """Return 0 (heads up) or 1 (tails up) for a coin that lies; ON_EDGE for one that touches the table otherwise."""
-        normal = rotation.rotate(state.quat[:, 0], (0.0, 0.0, 1.0))[:, 2]
+        normal = rotation.upward(state.quat[:, 0])[:, 2]
         height = state.pos[:, 0, 2]
         low = height < self.thickness / 2.0 + self.diameter / 4.0
         standing = height < self.diameter / 2.0 * 1.05

@@ -20,6 +20,7 @@ FLAT = math.cos(math.radians(5.0))
 TABLE_DEPTH = 0.04  # m
 WAIT, TIP, CLEAR = 0.5, 0.3, 0.25  # s: the prelude, the part of it that tips, and the scoop's way back
 FACES = ("1", "6", "2", "5", "3", "4")  # on +x, -x, +y, -y, +z, -z: opposite faces sum to 7
+_FACT_OF_SIDE = np.array([int(face) - 1 for face in FACES])
 
 
 @dataclass(frozen=True)
@@ -155,15 +156,14 @@ class Die:
     def read(self, state: State) -> IntArray:
         """Return the face up (0 for '1' to 5 for '6') of a die that lies flat; ON_EDGE for one low but not flat."""
         quat, height = state.quat[:, 0], state.pos[:, 0, 2]
-        up = np.stack([rotation.rotate(quat, axis)[:, 2] for axis in np.eye(3)], axis=-1)  # of +x, +y, +z
+        up = rotation.upward(quat)
         axis = np.argmax(np.abs(up), axis=-1)
-        level = np.abs(np.take_along_axis(up, axis[:, None], -1)[:, 0]) > FLAT
-        signed = 2 * axis + (np.take_along_axis(up, axis[:, None], -1)[:, 0] < 0.0)
-        fact = np.array([self.facts.index(face) for face in FACES])[signed]
+        steepest = up[np.arange(len(up)), axis]
+        fact = _FACT_OF_SIDE[2 * axis + (steepest < 0.0)]
         half = np.array(self.size)[axis] / 2.0
         low = height < half + 0.1 * max(self.size)
         touching = height < np.sqrt(np.sum(np.square(self.size))) / 2.0
-        return np.where(level & low, fact, np.where(touching, ON_EDGE, UNDECIDED))
+        return np.where((np.abs(steepest) > FLAT) & low, fact, np.where(touching, ON_EDGE, UNDECIDED))
 
 
 WOOD = Material(color=(0.45, 0.29, 0.17), texture="wood", accent=(0.33, 0.20, 0.11), roughness=0.7)
