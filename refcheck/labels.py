@@ -1,7 +1,7 @@
 """Label files from outside: read as untrusted input, checked whole, refused rather than repaired. It computes no score.
 
-Recognised: a CSV with the columns scene, model, seed, bin; CaliBench's `<scene>_<model>_bins.json`; PAWBench's `rows.jsonl`;
-or a folder of them (itself and one level down).
+Recognised: a CSV with the columns scene, model, seed, bin (or three votes in place of the bin; or a swept setting beside
+them); CaliBench's `<scene>_<model>_bins.json`; PAWBench's `rows.jsonl`; or a folder of them (itself and one level down).
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ MAXIMUM_FILES = 20_000
 SHOWN = 20
 """Problems spelled out before the rest is only counted."""
 COLUMNS = ("scene", "model", "seed", "bin")
+VOTES = ("vote_1", "vote_2", "vote_3")
+"""In place of `bin`: what three calls said of the clip, each a bin or empty."""
+STUDY = "study"
+"""A column that may stand beside a swept setting: conditions are compared within a study."""
 RECOGNISED = "a .csv (scene,model,seed,bin), a <scene>_<model>_bins.json, a rows.jsonl, or a folder of them"
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -81,6 +85,8 @@ def read_text(path: Path, problems: Problems) -> str | None:
         wrong = f"is larger than the limit of {MAXIMUM_BYTES >> 20} MiB; split it and give the folder"
     elif not wrong and not data.strip():
         wrong = "is empty"
+    if not wrong and data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        wrong = "is not UTF-8 but UTF-16, by its first two bytes; save it as UTF-8"
     if not wrong:
         try:
             return data.decode("utf-8-sig")
@@ -177,28 +183,47 @@ class Row(Strict):
 
 @dataclass
 class Cells:
-    """Counts by bin and nulls of one model on one CaliBench scene."""
+    """Counts by bin and nulls of one model on one CaliBench scene, and the bin (1-based, or None) of each seed."""
 
     counts: list[int]
     nulls: int = 0
+    bins: dict[int, int | None] = field(default_factory=dict)
+
+    def add(self, seed: int, position: int | None) -> None:
+        """Count one rollout."""
+        self.bins[seed] = position
+        if position is None:
+            self.nulls += 1
+        else:
+            self.counts[position - 1] += 1
 
 
 @dataclass
 class Labels:
-    """What was read: CaliBench cells by (model, scene); PAWBench rows with where each stood; files with their digests."""
+    """What was read: CaliBench cells by (model, scene); PAWBench rows with where each stood; files with their digests.
+
+    `swept` holds, in place of `cells`, the cells by (study, model, scene) and then by the value of the swept setting.
+    """
 
     cells: dict[tuple[str, str], Cells] = field(default_factory=dict)
+    swept: dict[tuple[str, str, str], dict[str, Cells]] = field(default_factory=dict)
     rows: list[tuple[str, Row]] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
 
 
+def decided(votes: list[int | None]) -> int | None:
+    """Return what most calls said, None being a vote too; None where no answer has more than half (CaliBench, three calls)."""
+    answer, count = Counter(votes).most_common(1)[0]
+    return answer if 2 * count > len(votes) else None
+
+
 class _Reader:
     """Reads files into `Labels`, remembering where each slot was first seen."""
 
-    def __init__(self) -> None:
-        self.labels, self.problems = Labels(), Problems()
-        self._first: dict[tuple[str, str, int], str] = {}
+    def __init__(self, by: str | None) -> None:
+        self.labels, self.problems, self.by = Labels(), Problems(), by
+        self._first: dict[tuple[str, str, str, str, int], str] = {}
 
     def take(self, path: Path) -> None:
         text = read_text(path, self.problems)
@@ -207,40 +232,46 @@ class _Reader:
         self.labels.files[str(path)] = sha256(text.encode()).hexdigest()
         {".csv": self._csv, ".jsonl": self._rows}.get(path.suffix.lower(), self._bins)(path, text)
 
-    def _rollout(self, where: str, scene: str, model: str, seed: int, position: int | None) -> None:
-        """Count one rollout of CaliBench after checking that scene, bin and slot may stand."""
+    def _rollout(
+        self, where: str, scene: str, model: str, seed: int, votes: list[int | None], study: str = "", condition: str = ""
+    ) -> None:
+        """Count one rollout of CaliBench, read once or by three votes, after checking that all of it may stand."""
         if scene not in SCENES:
             return self.problems.add(where, f"scene {shown(scene)} is none of CaliBench's" + suggestion(scene, tuple(SCENES)))
-        try:
-            check_name(model)
-        except ValueError as error:
-            return self.problems.add(where, f"model {shown(model)} {error}")
+        for kind, name in (
+            ("model", model),
+            *([(self.by, condition)] if self.by else []),
+            *([(STUDY, study)] if study else []),
+        ):
+            try:
+                check_name(name)
+            except ValueError as error:
+                return self.problems.add(where, f"{kind} {shown(name)} {error}")
         k = len(SCENES[scene].outcomes)
-        if position is not None and not 1 <= position <= k:
-            return self.problems.add(
-                where,
-                f"bin {position} of scene {scene!r} must be from 1 to {k} ({', '.join(SCENES[scene].outcomes)}), or empty",
-            )
-        first = self._first.setdefault((scene, model, seed), where)
+        for position in votes:
+            if position is not None and not 1 <= position <= k:
+                return self.problems.add(
+                    where,
+                    f"bin {position} of scene {scene!r} must be from 1 to {k} ({', '.join(SCENES[scene].outcomes)}), or empty",
+                )
+        first = self._first.setdefault((scene, model, study, condition, seed), where)
         if first != where:
-            return self.problems.add(where, f"seed {seed} of {scene!r}, model {shown(model)} occurs twice, first in {first}")
-        cell = self.labels.cells.setdefault((model, scene), Cells([0] * k))
-        if position is None:
-            cell.nulls += 1
+            at = f", {self.by} {shown(condition)}" if self.by else ""
+            return self.problems.add(
+                where, f"seed {seed} of {scene!r}, model {shown(model)}{at} occurs twice, first in {first}"
+            )
+        if self.by:
+            cell = self.labels.swept.setdefault((study, model, scene), {}).setdefault(condition, Cells([0] * k))
         else:
-            cell.counts[position - 1] += 1
-        return None
+            cell = self.labels.cells.setdefault((model, scene), Cells([0] * k))
+        return cell.add(seed, decided(votes))
 
     def _csv(self, path: Path, text: str) -> None:
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         try:
             header = next(reader)
-            if sorted(header) != sorted(COLUMNS):
-                odd = ", ".join(shown(name) for name in header if name not in COLUMNS) or "none unknown"
-                missing = ", ".join(name for name in COLUMNS if name not in header) or "none missing"
-                return self.problems.add(
-                    f"{path}, line 1", f"columns must be {','.join(COLUMNS)}, each once; unknown: {odd}; missing: {missing}"
-                )
+            if wrong := self._wrong_header(header):
+                return self.problems.add(f"{path}, line 1", wrong)
             lines = 0
             for fields in reader:
                 if not fields:
@@ -255,19 +286,36 @@ class _Reader:
             return self.problems.add(f"{path}, line {reader.line_num}", f"is not CSV: {error}")
         return None if lines else self.problems.add(path, "has a header and no rollouts")
 
+    def _wrong_header(self, header: list[str]) -> str:
+        """Say what is wrong with a CSV's columns, nothing if they are fine."""
+        asked = (*COLUMNS, *([self.by] if self.by else []))
+        needed = tuple(name for name in asked if name != "bin") + VOTES if set(VOTES) & set(header) else asked
+        if set(header) - ({STUDY} if self.by else set()) == set(needed) and len(set(header)) == len(header):
+            return ""
+        unknown = [name for name in header if name not in needed and not (self.by and name == STUDY)]
+        odd = ", ".join(shown(name) for name in unknown) or "none unknown"
+        missing = ", ".join(name for name in needed if name not in header) or "none missing"
+        hint = "; give by=COLUMN to compare the values of a swept setting" if unknown and not self.by else ""
+        return f"columns must be {','.join(needed)}, each once; unknown: {odd}; missing: {missing}{hint}"
+
     def _csv_row(self, where: str, row: dict[str, str]) -> None:
-        seed, position = row["seed"], row["bin"]
+        seed, votes = row["seed"], [row[name] for name in (VOTES if VOTES[0] in row else ("bin",))]
         fine = True
         if not re.fullmatch(r"[0-9]{1,20}", seed) or int(seed) >= 2**64:
             self.problems.add(where, f"seed {shown(seed)} must be a whole number from 0 to 2**64 - 1")
             fine = False
-        if not re.fullmatch(r"[0-9]{0,6}", position):
-            self.problems.add(where, f"bin {shown(position)} must be a whole number from 1 on, or empty for no outcome")
-            fine = False
+        for position in votes:
+            if not re.fullmatch(r"[0-9]{0,6}", position):
+                self.problems.add(where, f"bin {shown(position)} must be a whole number from 1 on, or empty for no outcome")
+                fine = False
         if fine:
-            self._rollout(where, row["scene"], row["model"], int(seed), int(position) if position else None)
+            bins = [int(position) if position else None for position in votes]
+            condition = row[self.by] if self.by else ""
+            self._rollout(where, row["scene"], row["model"], int(seed), bins, row.get(STUDY, ""), condition)
 
     def _bins(self, path: Path, text: str) -> None:
+        if self.by:
+            return self.problems.add(path, f"states no {self.by}: by={self.by} needs a CSV with that column")
         try:
             bins = parse_model(Bins, parse_json(text), path, self.problems)
         except ValueError as error:
@@ -279,14 +327,17 @@ class _Reader:
         if bins.scene in SCENES and bins.num_bins != len(SCENES[bins.scene].outcomes):
             return self.problems.add(path, f"num_bins: must be {len(SCENES[bins.scene].outcomes)}, got {bins.num_bins}")
         for index, rollout in enumerate(bins.rollouts):
-            self._rollout(f"{path}, rollouts.{index}", bins.scene, bins.model, rollout.seed, rollout.bin)
+            self._rollout(f"{path}, rollouts.{index}", bins.scene, bins.model, rollout.seed, [rollout.bin])
         return None
 
     def _rows(self, path: Path, text: str) -> None:
+        if self.by:
+            return self.problems.add(path, f"states no {self.by}: by={self.by} needs a CSV with that column")
         for where, value in json_lines(path, text, self.problems):
             row = parse_model(Row, value, where, self.problems)
             if row is not None and self._row_fits(where, row):
                 self.labels.rows.append((where, row))
+        return None
 
     def _row_fits(self, where: str, row: Row) -> bool:
         before = len(self.problems.found) + self.problems.more
@@ -324,9 +375,14 @@ def _label_file(path: Path) -> bool:
     return path.name == "rows.jsonl" or path.name.endswith("_bins.json") or path.suffix.lower() == ".csv"
 
 
-def read_labels(path: Path) -> Labels:
-    """Read a label file, or a folder of them. Raises `UserError` with every problem found; nothing is half read."""
-    reader = _Reader()
+def read_labels(path: Path, by: str | None = None) -> Labels:
+    """Read a label file, or a folder of them; `by` names the column of a swept setting, which fills `Labels.swept`.
+
+    Raises `UserError` with every problem found; nothing is half read.
+    """
+    if by in (*COLUMNS, *VOTES, STUDY):
+        raise UserError(f"by={by}: names the column of a swept setting, such as condition; {by!r} is another column")
+    reader = _Reader(by)
     if not path.is_dir():
         if path.exists() and path.suffix.lower() not in (".csv", ".json", ".jsonl"):
             raise UserError(f"{path}: not a kind of file that is recognised; give {RECOGNISED}")

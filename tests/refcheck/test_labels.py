@@ -132,9 +132,11 @@ def test_a_bad_line_of_csv(tmp_path, line, message):
         (HEAD, "a header and no rollouts"),
         ("scene,model,seed\n", "missing: bin"),
         ("scene,model,seed,bin,bin\n", "each once"),
-        ("scene,model,seed,bin,condition\n", "unknown: 'condition'"),
+        ("scene,model,seed,bin,condition\n", "unknown: 'condition'; missing: none missing; give by=COLUMN"),
+        ("scene,model,seed,vote_1,vote_2\n", "missing: vote_3"),
+        ("scene,model,seed,bin,vote_1,vote_2,vote_3\n", "unknown: 'bin'"),
         (HEAD.encode() + b"cards,m\xe9,0,1\n", "is not UTF-8: byte 0xe9 at offset 28"),
-        (HEAD.encode("utf-16"), "is not UTF-8"),
+        (HEAD.encode("utf-16"), "is not UTF-8 but UTF-16"),
         (b"a" * (MAXIMUM_BYTES + 1), "larger than the limit"),
     ],
 )
@@ -211,3 +213,40 @@ def test_every_bin_of_every_scene_is_accepted_and_the_next_is_not(tmp_path):
     cells = read(tmp_path, "x.csv", HEAD + "".join(lines)).cells
     assert all(cells["m", s.id].counts == [1] * len(s.outcomes) for s in SCENES.values())
     assert len(refused(tmp_path, "y.csv", HEAD + "".join(f"{s.id},m,0,{len(s.outcomes) + 1}\n" for s in SCENES.values()))) == 9
+
+
+def test_three_votes_decide_and_a_null_is_a_vote(tmp_path):
+    # CaliBench's rule: two of three decide, null among them; three different answers are null.
+    lines = ["0,1,1,2", "1,,,3", "2,1,2,3", "3,2,,2", "4,,,", "5,1,,2", "6,4,4,4"]
+    text = "scene,model,seed,vote_1,vote_2,vote_3\n" + "".join(f"cards,m,{line}\n" for line in lines)
+    cell = read(tmp_path, "x.csv", text).cells["m", "cards"]
+    assert cell.bins == {0: 1, 1: None, 2: None, 3: 2, 4: None, 5: None, 6: 4}
+    assert (cell.counts, cell.nulls) == ([1, 1, 0, 1], 4)
+    assert "bin 5 of scene 'cards'" in refused(tmp_path, "y.csv", text + "cards,m,7,1,1,5\n")[0]
+
+
+def test_a_swept_setting(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("study,guidance,scene,model,seed,bin\ns,1.0,ball,m,0,1\ns,2.0,ball,m,0,\nt,1.0,ball,m,0,2\n")
+    labels = read_labels(path, "guidance")
+    assert not labels.cells
+    assert labels.swept["s", "m", "ball"]["1.0"].counts == [1, 0]
+    assert labels.swept["s", "m", "ball"]["2.0"].nulls == 1
+    assert labels.swept["t", "m", "ball"]["1.0"].counts == [0, 1]
+    for by, message in (("resolution", "unknown: 'guidance'; missing: resolution"), ("bin", "'bin' is another column")):
+        with pytest.raises(UserError) as error:
+            read_labels(path, by)
+        assert message in error.value.problems[0]
+    with path.open("a") as stream:
+        stream.write("s,1.0,ball,m,0,1\n")
+    with pytest.raises(UserError, match="guidance '1.0' occurs twice"):
+        read_labels(path, "guidance")
+    (tmp_path / "rows.jsonl").write_text(json.dumps(ROW))
+    with pytest.raises(UserError, match="states no guidance"):
+        read_labels(tmp_path / "rows.jsonl", "guidance")
+
+
+def test_a_million_rollouts_are_read(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text(HEAD + "".join(f"ball,m,{seed},{1 + seed % 2}\n" for seed in range(1_000_000)))
+    assert read_labels(path).cells["m", "ball"].counts == [500_000, 500_000]
