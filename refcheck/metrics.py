@@ -14,7 +14,11 @@ import numpy as np
 import scipy.stats
 from numpy.typing import ArrayLike, NDArray
 
+from refcheck.tally import Sampling, Tally
+
 FloatArray = NDArray[np.float64]
+Counts = Tally | ArrayLike
+"""What functions of one i.i.d. cell take: a `Tally`, which says how it was sampled, or bare counts."""
 Q_TOLERANCE = 1e-9
 """How far a reference's sum may be from 1: what PAWBench's validator allows."""
 MAXIMUM_NULLS = 30
@@ -43,6 +47,34 @@ def check_counts(counts: ArrayLike) -> FloatArray:
     if not np.all(np.isfinite(array)) or np.any(array < 0) or np.any(array != np.floor(array)):
         raise ValueError(f"`counts` must be whole numbers of at least 0, got {array.tolist()}")
     return array
+
+
+def require_iid(sampling: Sampling, figure: str) -> None:
+    """Raise `ValueError` unless `sampling` is `iid`: a multinomial law says nothing about any other kind of tally."""
+    if sampling == "quota":
+        raise ValueError(
+            f"{figure} is for independent rollouts, and these have exact quotas: a quota set is compared with its rounding "
+            "residual (`resample.quota_residual`)"
+        )
+    if sampling == "coupled":
+        raise ValueError(
+            f"{figure} is for independent rollouts, and these are coupled within groups: resample whole groups "
+            "(`resample.group_bootstrap`)"
+        )
+    if sampling != "iid":
+        raise ValueError(f"`sampling` must be iid, quota or coupled, got {sampling!r}")
+
+
+def iid_counts(counts: Counts, figure: str, sampling: Sampling = "iid") -> FloatArray:
+    """Return checked counts (..., k) of a tally that is i.i.d.; raise `ValueError` naming `figure` for any other.
+
+    Args:
+        counts: a `Tally`, whose own `sampling` decides, or bare counts (..., k).
+        figure: what they are wanted for, as the message should name it.
+        sampling: how bare counts were sampled.
+    """
+    require_iid(counts.sampling if isinstance(counts, Tally) else sampling, figure)
+    return check_counts(counts.array() if isinstance(counts, Tally) else counts)
 
 
 def _pair(counts: ArrayLike, q: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -93,20 +125,24 @@ def valid_share(valid: ArrayLike, total: ArrayLike) -> FloatArray:
     return np.divide(n, all_, out=np.full(n.shape, np.nan), where=all_ > 0)
 
 
-def expected_tvd(n: ArrayLike, q: ArrayLike) -> FloatArray:
+def expected_tvd(n: ArrayLike, q: ArrayLike, *, sampling: Sampling = "iid") -> FloatArray:
     """E0(n), the exact mean TVD of n draws from `q` itself: the finite-sample floor. NaN where n = 0.
 
     E0 = (1/2n) sum_i E|X_i - n q_i|, X_i ~ Binomial(n, q_i), by De Moivre's closed form
     E|X - np| = 2 n p (1-p) b(m; n-1, p), m = floor(np), b the binomial probability (Diaconis and Zabell 1991,
     Statistical Science 6(3), "Closed form summation for classical distributions").
 
+    Outcomes with q_i = 0 add nothing: draws from q never show them.
+
     Args:
         n: numbers of valid rollouts (...), whole and at least 0.
         q: reference (k,) or (..., k).
+        sampling: how the rollouts were sampled; anything but `iid` is refused.
 
     Returns:
         E0 (...), in 0..1.
     """
+    require_iid(sampling, "the floor E0")
     p, count = check_q(q), np.asarray(n, np.float64)
     if np.any(count < 0) or np.any(count != np.floor(count)):
         raise ValueError(f"`n` must be whole numbers of at least 0, got {count.tolist()}")
@@ -166,9 +202,12 @@ class Cell:
         return self.valid >= CHI_SQUARE_MINIMUM
 
 
-def cell(counts: ArrayLike, nulls: int, q: ArrayLike) -> Cell:
-    """Compute every figure of one cell from its counts (k,), its number of nulls and the reference (k,)."""
-    x, p, n = _pair(counts, q)
+def cell(counts: Counts, nulls: int, q: ArrayLike, *, sampling: Sampling = "iid") -> Cell:
+    """Compute every figure of one cell from its counts (k,), its number of nulls and the reference (k,).
+
+    Raises `ValueError` for a cell that is not i.i.d.: it has no floor, hence no excess and no score.
+    """
+    x, p, n = _pair(iid_counts(counts, "CaliBench's cell", sampling), q)
     if x.ndim != 1 or p.ndim != 1:
         raise ValueError(f"a cell has counts (k,) and q (k,), got shapes {x.shape} and {p.shape}")
     valid = int(n)
