@@ -1,246 +1,34 @@
-"""PAWBench's protocol over observation rows: policy, gate, TVD or coverage of each scene, groups, tracks, matched null.
+"""PAWBench's protocol over checked rows: gate, TVD or coverage of each scene, groups, tracks, matched null.
 
-It reads no videos and repairs no input. Source: Pu et al. 2026, arXiv 2608.27345.
+It reads no files and repairs no input. Source: Pu et al. 2026, arXiv 2608.27345.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
-from pydantic import Field
 
 from refcheck import metrics
-from refcheck.inference import draw_null
-from refcheck.labels import Problems, Row, Strict, check_name, json_lines, parse_json, parse_model, read_text, shown
-from refcheck.metrics import Q_TOLERANCE, FloatArray
+from refcheck.inference import draw_null, monte_carlo_p_value
+from refcheck.labels import Row
+from refcheck.metrics import FloatArray
+from refcheck.policy import PAWBENCH, TRACKS, Policy, Rules, Track
 
-Track = Literal["calibration", "coverage"]
-TRACKS: tuple[Track, ...] = ("calibration", "coverage")
-SCENES, REPEATS = 25, 50
-"""Scenes of a track and rollouts of a scene: anything else is not this benchmark."""
 METRIC = {"calibration": "calibration_tvd_percent", "coverage": "coverage_percent"}
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What a scene's rows are held to: its outcomes, its reference (calibration alone) and the repeats that must be there."""
-
-    scene_id: str
-    track: Track
-    group: str | None
-    outcomes: tuple[str, ...]
-    q: tuple[float, ...] | None
-    repeats: frozenset[int]
-
-
-@dataclass(frozen=True)
-class Policy:
-    """The scenes of each track, and the models that must have rows; None takes the models that have some."""
-
-    scenes: tuple[Expected, ...]
-    models: tuple[str, ...] | None = None
-
-    def track(self, track: Track) -> tuple[Expected, ...]:
-        """Return the scenes of one track, in their order."""
-        return tuple(scene for scene in self.scenes if scene.track == track)
-
-
-class _PolicyScene(Strict):
-    scene_id: str = Field(min_length=1)
-    track: Track
-    group: str | None = None
-    expected_repeat_indices: list[int | str]
-    reference_distribution: dict[str, float | int] | None = None
-    support_labels: list[str] | None = None
-
-
-class _PolicyTrack(Strict):
-    scenes: list[_PolicyScene]
-
-
-class _PolicyTracks(Strict):
-    calibration: _PolicyTrack = _PolicyTrack(scenes=[])
-    coverage: _PolicyTrack = _PolicyTrack(scenes=[])
-
-
-class _PolicyFile(Strict):
-    model_or_lanes: list[str] = Field(min_length=1)
-    tracks: _PolicyTracks
-
-
-class _PackageScene(Strict):
-    scene_id: str = Field(min_length=1)
-    split: Track
-    group: str | None = None
-    outcome_labels: list[str] = Field(min_length=1)
-    reference_distribution: dict[str, float | int] | None = None
-
-
-def read_policy(path: Path, partial: bool = False) -> Policy:
-    """Read a scene policy (JSON). Raises `UserError` with everything wrong; `partial` allows an incomplete benchmark."""
-    problems = Problems()
-    text = read_text(path, problems)
-    problems.check()
-    try:
-        value = parse_json(text or "")
-    except ValueError as error:
-        problems.add(path, str(error))
-        problems.check()
-    parsed = parse_model(_PolicyFile, value, path, problems)
-    problems.check()
-    if parsed is None:
-        raise RuntimeError("a policy that does not parse has a problem")
-    for name, count in Counter(parsed.model_or_lanes).items():
-        _check_model(name, count, path, problems)
-    scenes = []
-    for track in TRACKS:
-        for index, item in enumerate(getattr(parsed.tracks, track).scenes):
-            where = f"{path}, tracks.{track}.scenes.{index} ({shown(item.scene_id)})"
-            if item.track != track:
-                problems.add(where, f"track {item.track!r} stands under {track!r}")
-            labels = item.support_labels if track == "coverage" else list(item.reference_distribution or ())
-            repeats = _repeats(item.expected_repeat_indices, where, problems)
-            scenes.append(_expected(item.scene_id, track, item.group, labels or [], item, repeats, where, problems))
-    return _policy(scenes, tuple(parsed.model_or_lanes), path, partial, problems)
-
-
-def read_package(folder: Path, partial: bool = False) -> Policy:
-    """Read the scenes of a benchmark package, `scenes.jsonl` in `folder`. Raises as `read_policy`."""
-    path = folder / "scenes.jsonl"
-    problems = Problems()
-    text = read_text(path, problems)
-    problems.check()
-    scenes = []
-    for where, value in json_lines(path, text or "", problems):
-        item = parse_model(_PackageScene, value, where, problems)
-        if item is not None:
-            repeats = frozenset(range(REPEATS))
-            scenes.append(_expected(item.scene_id, item.split, item.group, item.outcome_labels, item, repeats, where, problems))
-    return _policy(scenes, None, path, partial, problems)
-
-
-def _check_model(name: str, count: int, where: object, problems: Problems) -> None:
-    try:
-        check_name(name)
-    except ValueError as error:
-        problems.add(where, f"model_or_lanes: {shown(name)} {error}")
-    if count > 1:
-        problems.add(where, f"model_or_lanes: {shown(name)} occurs {count} times")
-
-
-def _repeats(values: list[int | str], where: str, problems: Problems) -> frozenset[int]:
-    good = [int(value) for value in values if re.fullmatch(r"[0-9]{1,9}", str(value))]
-    if len(good) != len(values) or len(set(good)) != len(good) or not good:
-        problems.add(where, "expected_repeat_indices must be whole numbers of at least 0, each once (7 and '7' are the same)")
-    return frozenset(good)
-
-
-def _expected(
-    scene_id: str,
-    track: Track,
-    group: str | None,
-    labels: list[str],
-    item: _PolicyScene | _PackageScene,
-    repeats: frozenset[int],
-    where: str,
-    problems: Problems,
-) -> Expected:
-    """Build one scene's expectation, noting what is wrong with its labels and reference."""
-    reference = item.reference_distribution
-    q = None
-    if not labels or len(set(labels)) != len(labels) or "" in labels:
-        problems.add(where, f"outcome labels must be at least one, none empty or twice, got {shown(labels)}")
-    if track == "coverage":
-        if reference is not None:
-            problems.add(where, "a coverage scene has no reference_distribution, only labels")
-    elif reference is None:
-        problems.add(where, "a calibration scene needs its reference_distribution")
-    elif set(reference) != set(labels):
-        problems.add(where, f"reference_distribution is over {shown(list(reference))}, the labels are {shown(labels)}")
-    else:
-        q = tuple(float(reference[label]) for label in labels)
-        try:
-            metrics.check_q(q or (np.nan,))
-        except ValueError as error:
-            problems.add(where, f"reference_distribution: {error} (tolerance {Q_TOLERANCE:g})")
-    return Expected(scene_id, track, group, tuple(labels), q, repeats)
-
-
-def _policy(scenes: list[Expected], models: tuple[str, ...] | None, where: object, partial: bool, problems: Problems) -> Policy:
-    for scene_id, count in Counter(scene.scene_id for scene in scenes).items():
-        if count > 1:
-            problems.add(where, f"scene {shown(scene_id)} occurs {count} times")
-    for track in TRACKS:
-        held = [scene for scene in scenes if scene.track == track]
-        if not partial and len(held) != SCENES:
-            problems.add(where, f"track {track} has {len(held)} scenes, PAWBench has {SCENES}; partial=true scores it as it is")
-        for scene in held:
-            if not partial and scene.repeats != frozenset(range(REPEATS)):
-                problems.add(
-                    where,
-                    f"scene {shown(scene.scene_id)} expects {len(scene.repeats)} repeats, PAWBench has 0 to {REPEATS - 1}; "
-                    "partial=true scores it as it is",
-                )
-    if not scenes:
-        problems.add(where, "holds no scene")
-    problems.check()
-    return Policy(tuple(scenes), models)
-
-
-Slot = tuple[str, str, int]
-
-
-def check_rows(rows: Iterable[tuple[str, Row]], policy: Policy) -> dict[str, dict[str, list[Row]]]:
-    """Return rows by model and scene, each expected slot exactly once. Raises `UserError` with everything wrong.
-
-    Refused: a missing, doubled or unexpected slot, a sample used twice, a label outside the scene's outcomes.
-    """
-    problems, first, samples = Problems(), dict[Slot, str](), dict[str, str]()
-    sorted_rows: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    scenes = {scene.scene_id: scene for scene in policy.scenes}
-    for where, row in rows:
-        scene = scenes.get(row.scene_id)
-        if scene is None:
-            problems.add(where, f"scene {shown(row.scene_id)} is not in the policy")
-            continue
-        if policy.models is not None and row.model_or_lane not in policy.models:
-            problems.add(where, f"model {shown(row.model_or_lane)} is not in the policy: {', '.join(policy.models)}")
-            continue
-        if row.track != scene.track:
-            problems.add(where, f"track {row.track!r} of scene {shown(row.scene_id)} must be {scene.track!r}")
-        if row.repeat not in scene.repeats:
-            problems.add(where, f"repeat_index {row.repeat} of scene {shown(row.scene_id)} is not expected")
-        if row.outcome_label is not None and row.outcome_label not in scene.outcomes:
-            problems.add(
-                where,
-                f"outcome_label {shown(row.outcome_label)} of scene {shown(row.scene_id)} must be one of {scene.outcomes}",
-            )
-        seen = first.setdefault((row.model_or_lane, row.scene_id, row.repeat), where)
-        if seen != where:
-            problems.add(where, f"slot {shown(row.model_or_lane)}, {row.scene_id}, {row.repeat} occurs twice, first in {seen}")
-        # A clip behind two slots would be counted as two rollouts, so both its names are checked.
-        for kind, name in (("sample_id", row.sample_id), ("source_sample_id", row.source_sample_id)):
-            used = samples.setdefault(f"{kind} {name}", where)
-            if used != where:
-                problems.add(where, f"{kind} {shown(name)} is used twice, first in {used}")
-        sorted_rows[row.model_or_lane][row.scene_id].append(row)
-    for model in policy.models or tuple(sorted_rows):
-        for scene in policy.scenes:
-            missing = sorted(scene.repeats - {row.repeat for row in sorted_rows[model][scene.scene_id]})
-            if missing:
-                problems.add(
-                    f"model {shown(model)}, scene {shown(scene.scene_id)}",
-                    f"{len(missing)} of {len(scene.repeats)} repeats have no row: {shown(missing)}",
-                )
-    problems.check()
-    return {model: {scene: list(held) for scene, held in by_scene.items()} for model, by_scene in sorted_rows.items()}
+OFFICIAL = {
+    "track": ("status", "blockers", "models"),
+    "model": ("status", "blockers", "scenes", "groups", "track_average", "scene_pass_rate"),
+    "scene": (
+        *("model_or_lane", "track", "scene_id", "group", "expected_rollouts", "valid_outcomes", "null_observations"),
+        *("infrastructure_failures", "status", "metric"),
+    ),
+}
+"""The keys of `pawbench.metrics/v1`; whatever else stands in ours is left out of its file."""
 
 
 def evaluate(
@@ -249,27 +37,61 @@ def evaluate(
     generator_for: Callable[[str], Generator],
     draws: int = 50_000,
     step: Callable[[int], Any] = lambda count: None,
+    rules: Rules = PAWBENCH,
+    minimum_valid: int = 30,
 ) -> dict[str, Any]:
     """Return PAWBench's metrics (`pawbench.metrics/v1`) of checked rows, with floor, band and matched null beside them.
 
-    Ours beside theirs: each calibration scene has `floor` (E0) and `band` (2.5 to 97.5 % under q) in the metric's percent,
-    each calibration track its `matched_null`. `generator_for(name)` gives the generator of one scene's null, so that no
-    model's figures depend on another's; `step(1)` is called after each scene.
+    Ours beside theirs: each calibration scene has `floor` (E0), `band` (2.5 to 97.5 % under q), both in the metric's
+    percent, and `p`; each calibration track its `matched_null`, and all models' cells together, once whole and once from
+    `minimum_valid` valid rollouts on, their `pooled_null`. `generator_for(name)` gives the generator of one scene's null,
+    so that no model's figures depend on another's; `step(1)` is called after each scene.
     """
     tracks: dict[str, Any] = {}
     for track in TRACKS:
         if not policy.track(track):
             continue
-        models = {model: _track(model, track, held, policy, generator_for, draws, step) for model, held in rows.items()}
+        pool: list[_NullCell] = []
+        models = {
+            model: _track(model, track, held, policy, generator_for, draws, step, rules, pool) for model, held in rows.items()
+        }
         blockers = [blocker for entry in models.values() for blocker in entry["blockers"]]
         tracks[track] = {"status": "blocked" if blockers else "ok", "blockers": blockers, "models": models}
+        if track == "calibration":
+            tracks[track]["pooled_null"] = [_pooled(pool, least) for least in dict.fromkeys((1, minimum_valid))]
     blockers = [blocker for entry in tracks.values() for blocker in entry["blockers"]]
     return {
         "schema_version": "pawbench.metrics/v1",
         "status": "blocked" if blockers else "ok",
         "blockers": blockers,
         "tracks": tracks,
+        "gate": rules.described(),
+        "partial": rules.partial,
     }
+
+
+def official(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """Return what `metrics.json` holds: the keys of `pawbench.metrics/v1` alone."""
+
+    def model(entry: dict[str, Any]) -> dict[str, Any]:
+        scenes = [{key: scene[key] for key in OFFICIAL["scene"]} for scene in entry["scenes"]]
+        return {key: entry[key] for key in OFFICIAL["model"]} | {"scenes": scenes}
+
+    def track(entry: dict[str, Any]) -> dict[str, Any]:
+        models = {name: model(held) for name, held in entry["models"].items()}
+        return {key: entry[key] for key in OFFICIAL["track"]} | {"models": models}
+
+    tracks = {name: track(held) for name, held in evaluation["tracks"].items()}
+    return {key: evaluation[key] for key in ("schema_version", "status", "blockers")} | {"tracks": tracks}
+
+
+@dataclass(frozen=True)
+class _NullCell:
+    """One passing cell: valid rollouts, observed TVD in percent, and the TVD (draws,) of models that draw as many from q."""
+
+    valid: int
+    observed: float
+    null: FloatArray
 
 
 def _track(
@@ -280,11 +102,13 @@ def _track(
     generator_for: Callable[[str], Generator],
     draws: int,
     step: Callable[[int], Any],
+    rules: Rules,
+    pool: list[_NullCell],
 ) -> dict[str, Any]:
-    """Score one model on one track. One infrastructure failure leaves every aggregate null."""
+    """Score one model on one track, adding its calibration cells to `pool`. One failure leaves every aggregate null."""
     scenes = policy.track(track)
     blockers: list[dict[str, Any]] = []
-    entries, nulls = [], []
+    entries, nulls = [], list[_NullCell]()
     for scene in scenes:
         kinds = Counter(row.observation for row in held[scene.scene_id])
         seen = Counter(row.outcome_label for row in held[scene.scene_id] if row.outcome_label is not None)
@@ -300,7 +124,8 @@ def _track(
             }
             for row in failures
         ]
-        passes = bool(metrics.passes_gate(kinds["null_observation"])) and sum(counts) > 0
+        limit = rules.limit(len(scene.repeats))
+        passes = bool(metrics.passes_gate(kinds["null_observation"], limit)) and sum(counts) > 0
         entry: dict[str, Any] = {
             "model_or_lane": model,
             "track": track,
@@ -321,7 +146,8 @@ def _track(
                 null = draw_null(sum(counts), scene.q, generator_for(f"{model}/{scene.scene_id}"), draws)
                 entry["floor"] = _percent(metrics.expected_tvd(sum(counts), scene.q))
                 entry["band"] = [_percent(end) for end in null.band()]
-                nulls.append(null.tvd)
+                entry["p"] = monte_carlo_p_value(counts, scene.q, null, "tvd").value
+                nulls.append(_NullCell(sum(counts), entry["metric"]["value"], null.tvd))
         entries.append(entry)
         step(1)
     passing = [entry for entry in entries if entry["status"] == "pass"]
@@ -334,13 +160,14 @@ def _track(
             "metric": None if blockers else _mean(mine, track),
         }
     average = None if blockers else _mean(passing, track)
+    pool += [] if blockers else nulls
     return {
         "status": "blocked" if blockers else "ok",
         "blockers": blockers,
         "scenes": entries,
         "groups": groups,
         "track_average": average,
-        "matched_null": _matched_null(average["value"], nulls) if average and nulls else None,
+        "matched_null": _matched_null(nulls) if average and nulls else None,
         "scene_pass_rate": {
             "passing_scenes": None if blockers else len(passing),
             "scene_denominator": len(scenes),
@@ -358,9 +185,13 @@ def _mean(entries: list[dict[str, Any]], track: Track) -> dict[str, Any] | None:
     return {"name": METRIC[track], "value": round(float(np.mean(values)), 12)} if values else None
 
 
-def _matched_null(observed: float, nulls: list[FloatArray]) -> dict[str, Any]:
-    """Compare a track average with models that draw the same n from every q: p = (b + 1) / (B + 1), ties included."""
-    averages = 100 * np.mean(nulls, axis=0)
+def _matched_null(cells: Sequence[_NullCell]) -> dict[str, Any]:
+    """Compare a mean TVD with models that draw the same n from every q: p = (b + 1) / (B + 1), ties included."""
+    observed = float(np.mean([cell.observed for cell in cells]))
+    averages = np.zeros_like(cells[0].null)
+    for cell in cells:
+        averages += cell.null
+    averages *= 100 / len(cells)
     reached = int((averages >= observed - 1e-9).sum())
     return {
         "mean": float(averages.mean()),
@@ -368,3 +199,12 @@ def _matched_null(observed: float, nulls: list[FloatArray]) -> dict[str, Any]:
         "draws": averages.size,
         "p": (reached + 1) / (averages.size + 1),
     }
+
+
+def _pooled(pool: Sequence[_NullCell], least: int) -> dict[str, Any]:
+    """Pool the cells of all unblocked models that have at least `least` valid rollouts, each cell weighing the same."""
+    cells = [cell for cell in pool if cell.valid >= least]
+    if not cells:
+        return {"minimum_valid": least, "cells": 0, "observed": None}
+    observed = float(np.mean([cell.observed for cell in cells]))
+    return {"minimum_valid": least, "cells": len(cells), "observed": observed, **_matched_null(cells)}

@@ -239,13 +239,14 @@ def test_a_swept_setting(tmp_path):
         assert message in error.value.problems[0]
     with path.open("a") as stream:
         stream.write("s,1.0,ball,m,0,1\n")
-    with pytest.raises(UserError, match="guidance '1.0' occurs twice"):
+    with pytest.raises(UserError, match=r"guidance '1\.0' occurs twice"):
         read_labels(path, "guidance")
     (tmp_path / "rows.jsonl").write_text(json.dumps(ROW))
     with pytest.raises(UserError, match="states no guidance"):
         read_labels(tmp_path / "rows.jsonl", "guidance")
 
 
+@pytest.mark.slow
 def test_a_million_rollouts_are_read(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text(HEAD + "".join(f"ball,m,{seed},{1 + seed % 2}\n" for seed in range(1_000_000)))

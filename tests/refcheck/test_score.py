@@ -17,7 +17,7 @@ CSV = Path(refcheck.__file__).parent / "data" / "calibench_outcomes.csv"
 EXPECTED = json.loads((Path(__file__).parent / "data" / "calibench_expected.json").read_text())
 
 
-def answer(**values):
+def answer(out=None, **values):
     steps = []
 
     @contextmanager
@@ -27,7 +27,7 @@ def answer(**values):
 
     defaults = {option.name: option.default for option in score.OPTIONS}
     assert set(values) <= set(defaults)
-    result = score.run(Request(defaults | {"draws": 1000} | values, (), (), None, progress))
+    result = score.run(Request(defaults | {"draws": 1000} | values, (), (), out, progress))
     json.dumps(result.result, allow_nan=False)
     return result
 
@@ -344,3 +344,99 @@ def test_rows_need_a_reference_and_nothing_else_does(tmp_path):
         answer(data=CSV, policy=files["policy"])
     with pytest.raises(UserError, match="no such file"):
         answer(data=files["data"], package=tmp_path / "gone")
+
+
+# PAWBench at other K, its file, and its null over all models.
+
+
+def test_the_gate_at_50_is_thirty_nulls(tmp_path):
+    policy = policy_of()
+    valid = {"A-00": 20, "A-01": 19}
+    rows = rows_of(policy, lambda scene, repeat: "a" if repeat < valid.get(scene, 50) else None)
+    paw = answer(**write(tmp_path, policy, rows)).result["pawbench"]
+    scenes = paw["tracks"]["calibration"]["models"]["m"]["scenes"]
+    assert [scene["status"] for scene in scenes[:3]] == ["pass", "fail", "pass"]
+    assert paw["gate"].startswith("absolute count: a scene passes with at most 30 nulls")
+
+
+@pytest.mark.parametrize(("gate", "status"), [("count", ["pass", "pass", "pass"]), ("share", ["pass", "fail", "fail"])])
+def test_the_gate_at_another_k_is_the_rule_that_is_named(tmp_path, gate, status):
+    # 10 rollouts: 30 of 50 is a share of 6 nulls; the count of 30 passes whatever has a valid rollout.
+    policy = policy_of(repeats=10)
+    valid = {"A-00": 4, "A-01": 3, "A-02": 1}
+    rows = rows_of(policy, lambda scene, repeat: "a" if repeat < valid.get(scene, 10) else None)
+    files = write(tmp_path, policy, rows)
+    with pytest.raises(UserError, match="expects 10 repeats, PAWBench has 0 to 49"):
+        answer(**files)
+    with pytest.raises(UserError, match=r"expects 10 repeats, roster= and repeats= ask for 0 to 8"):
+        answer(**files, repeats=9)
+    paw = answer(**files, repeats=10, gate=gate).result["pawbench"]
+    assert [scene["status"] for scene in paw["tracks"]["calibration"]["models"]["m"]["scenes"][:3]] == status
+    assert ("count" in paw["gate"]) == (gate == "count")
+    with pytest.raises(UserError, match="roster= and repeats= ask for 24"):
+        answer(**files, repeats=10, roster=24)
+
+
+def test_group_averages_do_not_make_the_track_average(tmp_path):
+    # Rotation (4 scenes) all a: TVD 50 each. The track average is 4 * 50 / 25 = 8; the mean of groups would be 12.5.
+    policy = policy_of()
+    rows = rows_of(policy, lambda scene, repeat: "a" if scene in ("A-09", "A-10", "A-11", "A-12") else "ab"[repeat % 2])
+    entry = answer(**write(tmp_path, policy, rows)).result["pawbench"]["tracks"]["calibration"]["models"]["m"]
+    assert [group["metric"]["value"] for group in entry["groups"].values()] == [0, 50, 0, 0]
+    assert entry["track_average"]["value"] == 8.0
+
+
+def test_metrics_json_holds_the_protocols_keys_and_no_others(tmp_path):
+    policy = policy_of()
+    rows = rows_of(policy, lambda scene, repeat: "aab"[repeat % 3])
+    answer(out=tmp_path, **write(tmp_path, policy, rows))
+    written = json.loads((tmp_path / "metrics.json").read_text())
+    assert set(written) == {"schema_version", "status", "blockers", "tracks"}
+    assert set(written["tracks"]["calibration"]) == {"status", "blockers", "models"}
+    entry = written["tracks"]["calibration"]["models"]["m"]
+    assert set(entry) == {"status", "blockers", "scenes", "groups", "track_average", "scene_pass_rate"}
+    assert entry["scenes"][0] == {
+        **{"model_or_lane": "m", "track": "calibration", "scene_id": "A-00", "group": "toss", "expected_rollouts": 50},
+        **{"valid_outcomes": 50, "null_observations": 0, "infrastructure_failures": 0, "status": "pass"},
+        "metric": {"name": "calibration_tvd_percent", "value": 18.0},  # 34 of 50 against 1/2
+    }
+    assert entry["scene_pass_rate"] == {"passing_scenes": 25, "scene_denominator": 25, "value": 1.0}
+    third = written["tracks"]["coverage"]["models"]["m"]["scenes"][0]["metric"]
+    assert third == {"name": "coverage_percent", "value": 50.0}
+
+
+def test_figures_have_twelve_decimals(tmp_path):
+    policy = policy_of()
+    for scene in policy["tracks"]["calibration"]["scenes"]:
+        scene["reference_distribution"] = {"a": 1 / 3, "b": 2 / 3}
+    paw = answer(**write(tmp_path, policy, rows_of(policy, lambda scene, repeat: "ab"[repeat % 2]))).result["pawbench"]
+    assert paw["tracks"]["calibration"]["models"]["m"]["scenes"][0]["metric"]["value"] == 16.666666666667
+
+
+def test_the_null_over_all_models_pools_cells_and_takes_a_threshold(tmp_path):
+    policy = policy_of(models=("m", "n"))
+    short = [f"A-{i:02}" for i in range(10)]
+    rows = rows_of(policy, lambda scene, repeat: "ab"[repeat % 2] if scene not in short or repeat < 20 else None)
+    calibration = answer(**write(tmp_path, policy, rows)).result["pawbench"]["tracks"]["calibration"]
+    whole, long = calibration["pooled_null"]
+    assert (whole["minimum_valid"], whole["cells"], long["minimum_valid"], long["cells"]) == (1, 50, 30, 30)
+    assert whole["observed"] == long["observed"] == 0
+    # Means of the exact floors; 5 standard errors of 1,000 draws of means of at least 30 cells, fixed seed.
+    floor = {n: 100 * float(metrics.expected_tvd(n, [0.5, 0.5])) for n in (20, 50)}
+    assert whole["mean"] == pytest.approx((20 * floor[20] + 30 * floor[50]) / 50, abs=0.15)
+    assert long["mean"] == pytest.approx(floor[50], abs=0.15)
+    assert long["p"] == whole["p"] == 1
+    scene = calibration["models"]["m"]["scenes"][-1]
+    assert (scene["metric"]["value"], scene["p"]) == (0, 1)
+
+
+def test_another_protocol_makes_a_partial_mntv(published, tmp_path):
+    assert {entry["mntv"]["name"] for entry in published.result["models"].values()} == {"mnTV"}
+    other = answer(data=CSV, extraction="one call").result["models"]["wan"]["mntv"]
+    assert (other["name"], other["partial"], other["missing"]) == ("partial mnTV", True, [])
+    assert other["value"] == published.result["models"]["wan"]["mntv"]["value"]
+    lines = [line for line in CSV.read_text().splitlines() if ",wan,31," not in line]
+    (tmp_path / "x.csv").write_text("\n".join(lines))
+    fewer = answer(data=tmp_path / "x.csv").result["models"]
+    assert (fewer["wan"]["mntv"]["name"], fewer["seedance"]["mntv"]["name"]) == ("partial mnTV", "mnTV")
+    assert "dice has 31 rollouts, not 32" in fewer["wan"]["mntv"]["notes"]

@@ -1,0 +1,154 @@
+"""CaliBench's protocol over counted labels: each cell's figures, the tests over all of them, each model's mnTV.
+
+It reads no files and compares no models. Source: Sadeghi et al. 2026, arXiv 2608.16829.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from refcheck import metrics
+from refcheck.calibench import ROLLOUTS, SCENES
+from refcheck.inference import PValue, benjamini_hochberg, draw_null, monte_carlo_p_value, percentile_bootstrap_mntv
+from refcheck.labels import Labels
+from refcheck.metrics import Cell, FloatArray
+
+Step = Callable[[int], Any]
+EXTRACTION = "calibench"
+"""The published way from a clip to a bin: three calls, decided by `labels.decided`."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Draws of each null and bootstrap, false-discovery rate of the tests, and how the labels came from the clips."""
+
+    draws: int = 50_000
+    rate: float = 0.05
+    extraction: str = EXTRACTION
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """One CaliBench cell with its null; `null` holds the scores (draws,) of a model that has the same n and is q."""
+
+    cell: Cell
+    band: tuple[float, float] | None
+    p: PValue | None
+    null: FloatArray
+
+
+def evaluate(
+    labels: Labels, settings: Settings, generator_for: Callable[[str], Generator], step: Step = lambda count: None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the models' figures by name, and what the tests over all testable cells say.
+
+    `generator_for(name)` gives the generator of one cell's or one model's draws, so that no figure depends on what else
+    was read; `step` is told of each cell twice.
+    """
+    scored: dict[str, dict[str, _Scored]] = {}
+    for model in dict.fromkeys(model for model, _ in labels.cells):
+        scored[model] = {}
+        for scene in (scene for scene in SCENES if (model, scene) in labels.cells):
+            scored[model][scene] = _score_cell(labels, model, scene, settings, generator_for)
+            step(1)
+    flat = [(model, scene, item.p) for model, cells in scored.items() for scene, item in cells.items()]
+    adjusted = benjamini_hochberg([np.nan if p is None else p.value for _, _, p in flat])
+    testable = sum(p is not None for _, _, p in flat)
+    q_values = {(model, scene): float(value) for (model, scene, _), value in zip(flat, adjusted, strict=True)}
+    models = {}
+    for model, cells in scored.items():
+        models[model] = {
+            "mntv": _mntv(model, cells, settings, generator_for),
+            "cells": {
+                scene: _cell_result(scene, item, q_values[model, scene], testable, settings.rate)
+                for scene, item in cells.items()
+            },
+        }
+        step(len(cells))
+    every = [cell for entry in models.values() for cell in entry["cells"].values()]
+    tests = {
+        "testable": testable,
+        "rate": settings.rate,
+        "rejected_benjamini_hochberg": sum(cell["rejected"] is True for cell in every),
+        "rejected_bonferroni": sum(cell["rejected_bonferroni"] is True for cell in every),
+    }
+    return models, tests
+
+
+def _score_cell(
+    labels: Labels, model: str, scene: str, settings: Settings, generator_for: Callable[[str], Generator]
+) -> _Scored:
+    held, q = labels.cells[model, scene], SCENES[scene].array()
+    cell = metrics.cell(held.counts, held.nulls, q)
+    if cell.valid == 0:
+        return _Scored(cell, None, None, np.ones(settings.draws))
+    null = draw_null(cell.valid, q, generator_for(f"null/{model}/{scene}"), settings.draws)
+    p = monte_carlo_p_value(held.counts, q, null) if cell.testable else None
+    return _Scored(cell, null.band(), p, metrics.score(cell.rho, metrics.excess_tvd(null.tvd, cell.e0)))
+
+
+def _mntv(
+    model: str, cells: dict[str, _Scored], settings: Settings, generator_for: Callable[[str], Generator]
+) -> dict[str, Any]:
+    """Return mnTV with its published bootstrap interval and what the same nulls would give if every outcome came from q."""
+    interval = percentile_bootstrap_mntv(
+        [(item.cell.counts, item.cell.total - item.cell.valid, SCENES[scene].array()) for scene, item in cells.items()],
+        generator_for(f"bootstrap/{model}"),
+        settings.draws,
+    )
+    null = np.mean([item.null for item in cells.values()], axis=0)
+    missing = [scene for scene in SCENES if scene not in cells]
+    odd = [
+        f"{scene} has {item.cell.total} rollouts, not {ROLLOUTS}"
+        for scene, item in cells.items()
+        if item.cell.total != ROLLOUTS
+    ]
+    if settings.extraction != EXTRACTION:
+        odd.append(f"labels by {settings.extraction}, not by three votes as published")
+    partial = bool(missing or odd)
+    return {
+        "name": "partial mnTV" if partial else "mnTV",
+        "value": float(metrics.mntv([item.cell.score for item in cells.values()])),
+        "ci95": [interval.low, interval.high],
+        "ci_method": "percentile bootstrap, nulls redrawn too (as published; it need not be centred on the value)",
+        "if_q": float(null.mean()),
+        "if_q_band95": [float(end) for end in np.quantile(null, [0.025, 0.975])],
+        "scenes": len(cells),
+        "partial": partial,
+        "missing": missing,
+        "notes": odd,
+    }
+
+
+def _cell_result(scene: str, item: _Scored, adjusted: float, testable: int, rate: float) -> dict[str, Any]:
+    cell, p = item.cell, item.p
+    return {
+        "N": cell.total,
+        "n_valid": cell.valid,
+        "rho": cell.rho,
+        "outcomes": list(SCENES[scene].outcomes),
+        "q": [str(share) for share in SCENES[scene].q],
+        "counts": list(cell.counts),
+        "tv": _number(cell.tvd),
+        "e0": _number(cell.e0),
+        "band": list(item.band) if item.band else None,
+        "excess": _number(cell.excess),
+        "score": cell.score,
+        "chi2": _number(cell.chi_square),
+        "p": p.value if p else None,
+        "p_reached": p.reached if p else None,
+        "p_benjamini_hochberg": _number(adjusted),
+        "rejected": adjusted < rate if p else None,
+        "rejected_bonferroni": p.value * testable < rate if p else None,
+    }
+
+
+def _number(value: float) -> float | None:
+    """Return a number JSON can hold: NaN, which is unscored, becomes null."""
+    return value if isfinite(value) else None
