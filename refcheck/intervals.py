@@ -1,4 +1,4 @@
-"""Intervals of mnTV and of differences between models, with the coverage they were measured to have.
+"""Intervals of mnTV and of differences between models, and the coverage they have when it is measured.
 
 Pure functions of cells and a generator that is passed in; a cell is (counts (k,), nulls, q (k,)). It refuses to know scenes,
 models and files.
@@ -7,18 +7,22 @@ models and files.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from refcheck import metrics
-from refcheck.metrics import check_counts, check_q
+from refcheck.metrics import FloatArray, check_counts, check_q
+
+CellCounts = tuple[ArrayLike, int, ArrayLike]
+"""Counts (k,), nulls and reference (k,) of one cell of independent rollouts."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A percentile interval at `level` from `draws` replicates."""
+    """An interval at `level` from `draws` replicates."""
 
     low: float
     high: float
@@ -26,8 +30,66 @@ class Interval:
     draws: int
 
 
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise ValueError(f"`level` must be in (0, 1), got {level}")
+
+
+def percentile_interval(replicates: FloatArray, level: float) -> Interval:
+    """Central `level` range of the replicates (draws,)."""
+    _check_level(level)
+    low, high = np.quantile(replicates, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(low), float(high), level, replicates.size)
+
+
+def centred_interval(value: float, replicates: FloatArray, level: float) -> Interval:
+    """Pivot on the replicates' own mean: [value - d_high, value - d_low], d the quantiles of replicate - mean(replicates).
+
+    For an estimate of *its own expectation* at this sample size, which is what a floor-corrected distance is: under the
+    fitted distribution that expectation is the mean of the replicates, so d is the error of the estimate there. The usual
+    basic interval pivots on `value` instead and, since a redrawn tally lies further from q than the tally it came from,
+    would subtract that shift where there is none to subtract (Davison and Hinkley 1997, 2.4 and 5.2).
+    """
+    _check_level(level)
+    low, high = np.quantile(replicates - replicates.mean(), [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(value - high), float(value - low), level, replicates.size)
+
+
+def _scores(redrawn: ArrayLike, size: int, q: FloatArray) -> FloatArray:
+    """Scores (...) of tallies (..., k + 1), nulls last, of `size` rollouts; the floor is looked up, n takes few values."""
+    counts = np.asarray(redrawn)[..., :-1]
+    valid = counts.sum(-1)
+    sizes, where = np.unique(valid, return_inverse=True)
+    floor = metrics.expected_tvd(sizes, q)[where].reshape(valid.shape)
+    return metrics.score(valid / size, metrics.excess_tvd(metrics.tvd(counts, q), floor))
+
+
+def _observed(item: CellCounts) -> tuple[FloatArray, int, FloatArray]:
+    """Return the tally (k + 1,) with nulls last, its size and q of one checked cell."""
+    counts, nulls, q = item
+    x, p = check_counts(counts), check_q(q)
+    if x.shape != p.shape or x.ndim != 1:
+        raise ValueError(f"a cell has counts (k,) and q (k,), got shapes {x.shape} and {p.shape}")
+    tally = check_counts(np.append(x, nulls))
+    if tally.sum() < 1:
+        raise ValueError("a cell without a rollout cannot be redrawn")
+    return tally, int(tally.sum()), p
+
+
+def _bootstrap(cells: list[CellCounts], generator: Generator, draws: int) -> tuple[float, FloatArray]:
+    """Return mnTV and its replicates (draws,): every cell redrawn from its own shares, nulls included."""
+    if not cells or draws < 1:
+        raise ValueError("at least one cell and one draw are needed")
+    value, total = 0.0, np.zeros(draws)
+    for item in cells:
+        tally, size, p = _observed(item)
+        value += float(_scores(tally, size, p))
+        total += _scores(generator.multinomial(size, tally / size, size=draws), size, p)
+    return value / len(cells), total / len(cells)
+
+
 def percentile_bootstrap_mntv(
-    cells: list[tuple[ArrayLike, int, ArrayLike]], generator: Generator, draws: int = 50_000, level: float = 0.95
+    cells: list[CellCounts], generator: Generator, draws: int = 50_000, level: float = 0.95
 ) -> Interval:
     """CaliBench's published bootstrap of mnTV: every cell redrawn as multinomial(N, its own shares *including null*).
 
@@ -41,16 +103,120 @@ def percentile_bootstrap_mntv(
         draws: replicates.
         level: of the interval.
     """
-    total = np.zeros(draws)
-    for counts, nulls, q in cells:
-        x, p = check_counts(counts), check_q(q)
-        size = int(x.sum()) + nulls
-        if size < 1:
-            raise ValueError("a cell without a rollout cannot be redrawn")
-        redrawn = generator.multinomial(size, np.append(x, nulls) / size, size=draws)[:, :-1]
-        valid = redrawn.sum(-1)
-        sizes, where = np.unique(valid, return_inverse=True)  # n takes few values: a floor each
-        floor = metrics.expected_tvd(sizes, p)[where]
-        total += metrics.score(valid / size, metrics.excess_tvd(metrics.tvd(redrawn, p), floor))
-    low, high = np.quantile(total / len(cells), [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(low), float(high), level, draws)
+    return percentile_interval(_bootstrap(cells, generator, draws)[1], level)
+
+
+def corrected_bootstrap_mntv(
+    cells: list[CellCounts], generator: Generator, draws: int = 50_000, level: float = 0.95
+) -> Interval:
+    """Interval of the mnTV this model has on average over reruns of as many rollouts: the published redraws, centred.
+
+    The redraws are those of `percentile_bootstrap_mntv`; sampling noise is counted once (`centred_interval`). Arguments as
+    there.
+    """
+    value, replicates = _bootstrap(cells, generator, draws)
+    return centred_interval(value, replicates, level)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """mnTV of model a less that of model b, its interval, and a permutation p of "the two do not differ on any scene"."""
+
+    value: float
+    interval: Interval
+    p: float
+    draws: int
+
+
+def difference_mntv(
+    a: list[CellCounts], b: list[CellCounts], generator: Generator, draws: int = 50_000, level: float = 0.95
+) -> Difference:
+    """Compare two models on the same scenes, their rollouts independent of one another.
+
+    Interval: the difference of independent centred bootstraps. p: on every scene the labels of both, nulls included, are
+    shared out anew between the models (multivariate hypergeometric), which is exact under equal outcome laws;
+    p = (b + 1) / (B + 1), two-sided, ties included.
+
+    Args:
+        a: cells of the first model.
+        b: cells of the second, scene by scene with the same q.
+        generator: source of the draws.
+        draws: of the bootstrap and of the permutation each.
+        level: of the interval.
+    """
+    if len(a) != len(b):
+        raise ValueError(f"the models must have the same scenes, got {len(a)} and {len(b)}")
+    value_a, first = _bootstrap(a, generator, draws)
+    value_b, second = _bootstrap(b, generator, draws)
+    value, shuffled = value_a - value_b, np.zeros(draws)
+    for item_a, item_b in zip(a, b, strict=True):
+        (x, n, p), (y, m, q) = _observed(item_a), _observed(item_b)
+        if p.shape != q.shape or np.abs(p - q).max() > metrics.Q_TOLERANCE:
+            raise ValueError("the models must have the same scenes, and these have different references")
+        pooled = (x + y).astype(np.int64)
+        mine = generator.multivariate_hypergeometric(pooled, n, size=draws, method="marginals")
+        shuffled += (_scores(mine, n, p) - _scores(pooled - mine, m, p)) / len(a)
+    reached = int((np.abs(shuffled) >= abs(value) - 1e-9).sum())
+    return Difference(value, centred_interval(value, first - second, level), (reached + 1) / (draws + 1), draws)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How often intervals held the truth: `rate` of `runs`, its Monte-Carlo `error` (one standard error), mean `width`.
+
+    `truth` is the expected mnTV of the model the runs were drawn from, `limit` what its mnTV tends to with N.
+    """
+
+    rate: float
+    error: float
+    width: float
+    truth: float
+    limit: float
+    runs: int
+
+
+def measure_coverage(
+    models: list[tuple[ArrayLike, int, ArrayLike]],
+    generator: Generator,
+    *,
+    runs: int = 500,
+    draws: int = 1_000,
+    level: float = 0.95,
+) -> dict[str, Coverage]:
+    """Measure the coverage of both intervals of mnTV by simulation from models that are fully known.
+
+    Args:
+        models: (shares (k + 1,) with the null's last, N, q (k,)) of every scene.
+        generator: source of everything.
+        runs: simulated evaluations of the whole roster.
+        draws: bootstrap replicates of each.
+        level: of the intervals.
+
+    Returns:
+        `percentile` (as published) and `corrected`, each against the expected mnTV at N.
+    """
+    checked = [(check_q(shares), size, check_q(q)) for shares, size, q in models]
+    sample = [generator.multinomial(size, shares, size=20_000) for shares, size, _ in checked]
+    truth = float(np.mean([_scores(x, size, q).mean() for x, (_, size, q) in zip(sample, checked, strict=True)]))
+    limit = float(np.mean([s[-1] + 0.5 * np.abs(s[:-1] - (1 - s[-1]) * q).sum() for s, _, q in checked]))
+    held: dict[str, list[tuple[bool, float]]] = {"percentile": [], "corrected": []}
+    for _ in range(runs):
+        tallies = [generator.multinomial(size, shares) for shares, size, _ in checked]
+        cells: list[CellCounts] = [(x[:-1], int(x[-1]), q) for x, (_, _, q) in zip(tallies, checked, strict=True)]
+        value, replicates = _bootstrap(cells, generator, draws)
+        for name, interval in (
+            ("percentile", percentile_interval(replicates, level)),
+            ("corrected", centred_interval(value, replicates, level)),
+        ):
+            held[name].append((interval.low <= truth <= interval.high, interval.high - interval.low))
+    return {
+        name: Coverage(
+            rate := float(np.mean([hit for hit, _ in found])),
+            sqrt(rate * (1 - rate) / runs),
+            float(np.mean([width for _, width in found])),
+            truth,
+            limit,
+            runs,
+        )
+        for name, found in held.items()
+    }
