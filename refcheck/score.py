@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.random import Generator
 
-from refcheck import calibench_score, output, pawbench, policy, score_tables
+from refcheck import calibench_score, conditions, output, pawbench, policy, score_tables
 from refcheck.calibench_score import EXTRACTION
 from refcheck.command import Answer, Option, Request, UserError
 from refcheck.labels import RECOGNISED, Labels, read_labels
@@ -22,6 +22,7 @@ SUMMARY = "Score outcome labels (CaliBench's or PAWBench's) beside the floor and
 USES_SCENES = False
 OPTIONS = (
     Option("data", "path", ..., f"the labels: {RECOGNISED}"),
+    Option("by", "str", None, "column of a swept setting in the CSV, such as condition: its values are compared"),
     Option("policy", "path", None, "PAWBench's scene policy (JSON): what rows.jsonl is held to"),
     Option("package", "path", None, "PAWBench's package (a folder with scenes.jsonl), instead of policy="),
     Option("partial", "bool", False, "score a PAWBench policy that has not as many scenes and repeats as it should"),
@@ -46,7 +47,7 @@ OPTIONS = (
 def run(request: Request) -> Answer:
     """Score what `data` holds. Raises `UserError` for anything in it, or beside it, that may not stand."""
     values = request.values
-    labels = read_labels(Path(values["data"]))
+    labels = read_labels(Path(values["data"]), values["by"])
     rules = _rules(values)
     held_to = _policy(labels, values, rules)
     rows = policy.check_rows(labels.rows, held_to) if held_to else {}
@@ -58,13 +59,23 @@ def run(request: Request) -> Answer:
         "models": {},
     }
     tables: list[Any] = []
-    steps = 2 * len(labels.cells) + len(rows) * (len(held_to.scenes) if held_to else 0)
+    steps = (
+        sum(len(cells) for cells in labels.swept.values())
+        + 2 * len(labels.cells)
+        + len(rows) * (len(held_to.scenes) if held_to else 0)
+    )
 
     def generator_for(name: str) -> Generator:
         """Each cell's draws are its own: no cell's figures depend on which other cells were read."""
         return generator(values["seed"], "score", name, 0, VALUES)
 
     with request.progress("score", steps) as advance:
+        if labels.swept:
+            result["conditions"] = conditions.evaluate(labels.swept, values["by"], generator_for, values["draws"], advance)
+            tables += conditions.tables(result["conditions"])
+            if request.out:
+                conditions.plots(result["conditions"], request.out)
+            result["conditions"] = output.plain(result["conditions"])
         if labels.cells:
             result["protocols"]["calibench"] = "arXiv 2608.16829"
             settings = calibench_score.Settings(values["draws"], values["rate"], values["extraction"])
