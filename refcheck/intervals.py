@@ -19,6 +19,10 @@ from refcheck.metrics import FloatArray, check_counts, check_q
 CellCounts = tuple[ArrayLike, int, ArrayLike]
 """Counts (k,), nulls and reference (k,) of one cell of independent rollouts."""
 
+PSEUDO_ROLLOUTS = 2
+"""Rollouts, spread evenly over outcomes and null, that the corrected bootstrap adds to a cell before it is redrawn: a cell
+whose rollouts all agree would otherwise be redrawn without any spread (as Agresti and Coull 1998 for one rate)."""
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -76,15 +80,16 @@ def _observed(item: CellCounts) -> tuple[FloatArray, int, FloatArray]:
     return tally, int(tally.sum()), p
 
 
-def _bootstrap(cells: list[CellCounts], generator: Generator, draws: int) -> tuple[float, FloatArray]:
-    """Return mnTV and its replicates (draws,): every cell redrawn from its own shares, nulls included."""
+def _bootstrap(cells: list[CellCounts], generator: Generator, draws: int, pseudo: int) -> tuple[float, FloatArray]:
+    """Return mnTV and its replicates (draws,): every cell redrawn from its shares, nulls and `pseudo` rollouts included."""
     if not cells or draws < 1:
         raise ValueError("at least one cell and one draw are needed")
     value, total = 0.0, np.zeros(draws)
     for item in cells:
         tally, size, p = _observed(item)
         value += float(_scores(tally, size, p))
-        total += _scores(generator.multinomial(size, tally / size, size=draws), size, p)
+        shares = (tally + pseudo / tally.size) / (size + pseudo)
+        total += _scores(generator.multinomial(size, shares, size=draws), size, p)
     return value / len(cells), total / len(cells)
 
 
@@ -103,18 +108,18 @@ def percentile_bootstrap_mntv(
         draws: replicates.
         level: of the interval.
     """
-    return percentile_interval(_bootstrap(cells, generator, draws)[1], level)
+    return percentile_interval(_bootstrap(cells, generator, draws, 0)[1], level)
 
 
 def corrected_bootstrap_mntv(
     cells: list[CellCounts], generator: Generator, draws: int = 50_000, level: float = 0.95
 ) -> Interval:
-    """Interval of the mnTV this model has on average over reruns of as many rollouts: the published redraws, centred.
+    """Interval of the mnTV this model has on average over reruns of as many rollouts: sampling noise is counted once.
 
-    The redraws are those of `percentile_bootstrap_mntv`; sampling noise is counted once (`centred_interval`). Arguments as
-    there.
+    Redraws as in `percentile_bootstrap_mntv`, from shares shrunk by `PSEUDO_ROLLOUTS`, and centred (`centred_interval`).
+    Arguments as there.
     """
-    value, replicates = _bootstrap(cells, generator, draws)
+    value, replicates = _bootstrap(cells, generator, draws, PSEUDO_ROLLOUTS)
     return centred_interval(value, replicates, level)
 
 
@@ -146,8 +151,8 @@ def difference_mntv(
     """
     if len(a) != len(b):
         raise ValueError(f"the models must have the same scenes, got {len(a)} and {len(b)}")
-    value_a, first = _bootstrap(a, generator, draws)
-    value_b, second = _bootstrap(b, generator, draws)
+    value_a, first = _bootstrap(a, generator, draws, PSEUDO_ROLLOUTS)
+    value_b, second = _bootstrap(b, generator, draws, PSEUDO_ROLLOUTS)
     value, shuffled = value_a - value_b, np.zeros(draws)
     for item_a, item_b in zip(a, b, strict=True):
         (x, n, p), (y, m, q) = _observed(item_a), _observed(item_b)
@@ -203,10 +208,9 @@ def measure_coverage(
     for _ in range(runs):
         tallies = [generator.multinomial(size, shares) for shares, size, _ in checked]
         cells: list[CellCounts] = [(x[:-1], int(x[-1]), q) for x, (_, _, q) in zip(tallies, checked, strict=True)]
-        value, replicates = _bootstrap(cells, generator, draws)
         for name, interval in (
-            ("percentile", percentile_interval(replicates, level)),
-            ("corrected", centred_interval(value, replicates, level)),
+            ("percentile", percentile_bootstrap_mntv(cells, generator, draws, level)),
+            ("corrected", corrected_bootstrap_mntv(cells, generator, draws, level)),
         ):
             held[name].append((interval.low <= truth <= interval.high, interval.high - interval.low))
     return {
