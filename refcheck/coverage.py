@@ -1,0 +1,144 @@
+"""What coverage means at n draws: its expectation and band under a stated reference, and the mass not seen yet without one.
+
+Pure functions of counts and q. It refuses to judge a coverage by itself: even a perfect sampler misses rare outcomes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.stats
+from numpy.typing import ArrayLike
+from scipy.special import gammaln
+
+from refcheck.metrics import Counts, FloatArray, check_q, iid_counts, require_iid
+from refcheck.tally import Sampling
+
+NEGLIGIBLE = 1e-18
+"""Poisson terms below this are left out of the exact law of the number of labels seen."""
+
+
+def expected_coverage(n: ArrayLike, q: ArrayLike, *, sampling: Sampling = "iid") -> FloatArray:
+    """Mean share of the k labels seen in n draws from q: (1/k) sum_i [1 - (1 - q_i)^n], shape (...); NaN where n = 0.
+
+    A label with q_i = 0 is never seen and still counts among the k, as in PAWBench's coverage.
+    """
+    require_iid(sampling, "expected coverage")
+    p, size = check_q(q), np.asarray(n, np.float64)
+    if np.any(size < 0) or np.any(size != np.floor(size)):
+        raise ValueError(f"`n` must be whole numbers of at least 0, got {size.tolist()}")
+    with np.errstate(divide="ignore"):
+        missed = np.exp(np.maximum(size, 1)[..., None] * np.log1p(-np.minimum(p, 1)))
+    return np.where(size > 0, 1 - missed.mean(-1), np.nan)
+
+
+def coverage_law(n: int, q: ArrayLike, *, sampling: Sampling = "iid") -> FloatArray:
+    """Exact probabilities (k + 1,) of seeing 0..k of the labels in n >= 1 draws from q (k,).
+
+    The counts of n multinomial draws are independent Poisson(n q_i) given their sum: labels are added one at a time to the
+    joint law of (labels seen, draws used), and the end is divided by P(Poisson(n) = n). Cost of the order k^2 n^2.
+    """
+    require_iid(sampling, "the law of coverage")
+    p = check_q(q)
+    if n < 1 or p.ndim != 1:
+        raise ValueError(f"`n` must be at least 1 and `q` (k,), got {n} and shape {p.shape}")
+    law = np.zeros((p.size + 1, n + 1))
+    law[0, 0] = 1.0
+    for i, share in enumerate(p / p.sum()):
+        weight = scipy.stats.poisson.pmf(np.arange(n + 1), n * share)
+        seen = weight.copy()
+        seen[0] = 0.0
+        support = np.flatnonzero(seen > NEGLIGIBLE)
+        new = law * weight[0]
+        if support.size:
+            first, last = int(support[0]), int(support[-1])
+            for s in range(i + 1):
+                new[s + 1, first:] += np.convolve(law[s], seen[first : last + 1])[: n + 1 - first]
+        law = new
+    return law[:, n] / law[:, n].sum()
+
+
+@dataclass(frozen=True)
+class CoverageNull:
+    """Coverage of n draws from q: `expected`, central band [`low`, `high`] at `level`, and `p` of no more labels than seen."""
+
+    n: int
+    expected: float
+    low: float
+    high: float
+    level: float
+    p: float
+
+
+def coverage_null(counts: Counts, q: ArrayLike, level: float = 0.95, *, sampling: Sampling = "iid") -> CoverageNull:
+    """Place the coverage of `counts` (k,) in its exact law under q at the same n. Raises `ValueError` without a rollout."""
+    x = iid_counts(counts, "the band of coverage", sampling)
+    if not 0 < level < 1:
+        raise ValueError(f"`level` must be in (0, 1), got {level}")
+    law = coverage_law(int(x.sum()), q)
+    if law.size != x.size + 1:
+        raise ValueError(f"`counts` and `q` must have equally many outcomes, got {x.size} and {law.size - 1}")
+    below = np.cumsum(law)
+    low, high = (int(np.searchsorted(below, end - 1e-12)) for end in ((1 - level) / 2, (1 + level) / 2))
+    return CoverageNull(
+        n=int(x.sum()),
+        expected=float(expected_coverage(x.sum(), q)),
+        low=low / x.size,
+        high=min(high, x.size) / x.size,
+        level=level,
+        p=float(min(1.0, below[int((x > 0).sum())])),
+    )
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """What was not seen, without a reference; each (...), NaN without a rollout.
+
+    `mass` is the probability of the unseen by Good-Turing, `mass_refined` by Chao and Jost; `richness` is Chao's lower bound
+    on the number of outcomes that can occur.
+    """
+
+    mass: FloatArray
+    mass_refined: FloatArray
+    richness: FloatArray
+
+
+def unseen(counts: Counts, *, sampling: Sampling = "iid") -> Unseen:
+    """Estimate the unseen from the outcomes seen once (f1) and twice (f2) in n draws.
+
+    Good-Turing: f1/n (Good 1953, Biometrika 40). Chao and Jost 2012 (Ecology 93): (f1/n) (n-1) f1 / ((n-1) f1 + 2 f2), with
+    f1 - 1 for f1 and 1 for f2 in the second factor where f2 = 0. Chao1, bias-corrected: S + ((n-1)/n) f1 (f1 - 1) / (2 (f2 + 1)) (Chao 1984; Chao 2005). The number of
+    labels k is not used: richness may exceed it when many were seen once.
+
+    Args:
+        counts: (..., k) or a `Tally`.
+        sampling: anything but `iid` is refused.
+    """
+    x = iid_counts(counts, "an estimate of the unseen mass", sampling)
+    n = np.where(x.sum(-1) > 0, x.sum(-1), np.nan)
+    once, twice, seen = (x == 1).sum(-1), (x == 2).sum(-1), (x > 0).sum(-1)
+    mass = once / n
+    alone = np.where(twice > 0, once, np.maximum(once - 1, 0))
+    refined = mass * (n - 1) * alone / ((n - 1) * alone + 2 * np.maximum(twice, 1))
+    return Unseen(mass, refined, seen + (n - 1) / n * once * (once - 1) / (2 * (twice + 1)))
+
+
+def rarefied_coverage(counts: Counts, n: ArrayLike, *, sampling: Sampling = "iid") -> FloatArray:
+    """Coverage that n of the rollouts, drawn without replacement, show on average: coverages at different n compared.
+
+    (1/k) sum_i [1 - C(N - x_i, n) / C(N, n)], N = sum x (Hurlbert 1971, Ecology 52).
+
+    Args:
+        counts: (..., k) or a `Tally`.
+        n: rollouts (...), from 1 to N.
+        sampling: anything but `iid` is refused.
+    """
+    x, size = iid_counts(counts, "rarefied coverage", sampling), np.asarray(n, np.float64)
+    total = x.sum(-1)
+    if np.any(size < 1) or np.any(size > total) or np.any(size != np.floor(size)):
+        raise ValueError(f"`n` must be whole numbers from 1 to the {total.tolist()} valid rollouts, got {size.tolist()}")
+    rest = total[..., None] - x - size[..., None]
+    kept = gammaln(total[..., None] - x + 1) - gammaln(np.maximum(rest, 0) + 1)
+    log_missed = kept - (gammaln(total + 1) - gammaln(total - size + 1))[..., None]
+    return np.asarray(1 - np.where(rest >= 0, np.exp(log_missed), 0.0).mean(-1))
