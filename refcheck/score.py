@@ -21,7 +21,10 @@ from simulators.sampling import VALUES, generator
 SUMMARY = "Score outcome labels (CaliBench's or PAWBench's) beside the floor and band that chance alone gives."
 USES_SCENES = False
 OPTIONS = (
-    Option("data", "path", ..., f"the labels: {RECOGNISED}"),
+    Option("data", "path", None, f"the labels: {RECOGNISED}"),
+    Option(
+        "human", "path", None, "a panel's CSV (scene,model,seed,vlm and human or human_1, human_2, ...), beside data= or alone"
+    ),
     Option("by", "str", None, "column of a swept setting in the CSV, such as condition: its values are compared"),
     Option("policy", "path", None, "PAWBench's scene policy (JSON): what rows.jsonl is held to"),
     Option("package", "path", None, "PAWBench's package (a folder with scenes.jsonl), instead of policy="),
@@ -47,7 +50,9 @@ OPTIONS = (
 def run(request: Request) -> Answer:
     """Score what `data` holds. Raises `UserError` for anything in it, or beside it, that may not stand."""
     values = request.values
-    labels = read_labels(Path(values["data"]), values["by"])
+    if values["data"] is None and values["human"] is None:
+        raise UserError(f"data= is missing: give data=PATH, {RECOGNISED}; or human=PATH, a panel's votes; or both")
+    labels = Labels() if values["data"] is None else read_labels(Path(values["data"]), values["by"])
     rules = _rules(values)
     held_to = _policy(labels, values, rules)
     rows = policy.check_rows(labels.rows, held_to) if held_to else {}
@@ -59,6 +64,12 @@ def run(request: Request) -> Answer:
         "models": {},
     }
     tables: list[Any] = []
+    if values["human"] is not None:
+        from refcheck.judges import human  # scikit-learn, which nothing else here needs
+
+        agreement = human.agreement(human.read_panel(Path(values["human"])))
+        result["human"] = output.plain(agreement)
+        tables += human.tables(agreement)
     steps = (
         sum(len(cells) for cells in labels.swept.values())
         + 2 * len(labels.cells)
