@@ -178,7 +178,7 @@ def run(request: Request) -> Answer:
             made = clips.render_clips(scene, seed, chosen, out, names=names, executor=executor, advance=advance)
             clips.write_png(out / SOURCE, clips.source_of(scene))
         truth = [scene.outcomes[label] for label in labels]
-        with clock("readings"), request.progress("read clips", 2 * k) as advance:
+        with clock("readings"), request.progress("encode again, then read", 2 * k) as advance:
             try:
                 copies = disguise([out / clip.file for clip in made], Path(hidden), clips.FPS, executor, advance)
             except ClipError as error:

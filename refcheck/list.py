@@ -49,12 +49,20 @@ def _class(part: Any) -> str | None:
     return str(part.get("_target_", "")).rsplit(".", 1)[-1].lower() or None if isinstance(part, dict) else None
 
 
+def _claim(q: Any) -> str:
+    """Return a reference in a few characters; `json=true` has it whole."""
+    shares = [str(share) for share in q.values()] if isinstance(q, dict) else []
+    if len(shares) > 1 and len(set(shares)) == 1:
+        return f"{shares[0]} each"
+    return ", ".join(shares) if len(shares) <= 5 else f"{shares[0]} ... {shares[len(shares) // 2]} ... {shares[-1]}"
+
+
 def _table(rows: list[dict[str, Any]]) -> Any:
     from rich import box
     from rich.table import Table
 
     table = Table(title=f"{len(rows)} scenes", title_justify="left", box=box.SIMPLE)
-    for name in ("scene", "title", "group", "outcomes", "reference", "basis", "engine"):
+    for name in ("scene", "title", "outcomes", "claim", "standing", "basis", "engine"):
         table.add_column(name, no_wrap=name == "scene")
     for one in rows:
         outcomes = ", ".join(one["outcomes"])
@@ -63,7 +71,7 @@ def _table(rows: list[dict[str, Any]]) -> Any:
         table.add_row(
             *(
                 str(cell)
-                for cell in (one["id"], one["title"], one["group"], outcomes, one["standing"], one["basis"], one["engine"])
+                for cell in (one["id"], one["title"], outcomes, _claim(one["q"]), one["standing"], one["basis"], one["engine"])
             )
         )
     return table

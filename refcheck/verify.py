@@ -5,6 +5,7 @@ It refuses to know how an outcome could be drawn; it counts what rollouts ended 
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -244,9 +245,21 @@ def run(request: Request) -> Answer:
         for scene in loaded:
             with request.progress(f"verify {scene.id}") as advance:
                 certificates.append(certify(scene, executor=executor, workers=count, advance=advance, **values))
-    met = required is None or all(meets(certificate.verdict, required) for certificate in certificates)
+            if len(loaded) > 1:  # a run of many scenes may be stopped before its table
+                print(_line(certificates[-1]), file=sys.stderr, flush=True)
+    unmet = [one for one in certificates if required is not None and not meets(one.verdict, required)]
+    notes = _closing(certificates, loaded)
+    if required is not None:
+        told = f"not met by {', '.join(f'{one.scene} ({one.verdict})' for one in unmet)}" if unmet else "met by every scene"
+        notes.append(f"require={required}: {told}.")
+    if request.out is None:
+        notes.append("Nothing was kept: out=DIR writes the certificates, for `quincunx report data=DIR`.")
     result = {"certificates": certificates, "summary": summary(certificates)}
-    return Answer(result, (table(certificates), _closing(certificates)), COMPLETED if met else NOT_MET)
+    return Answer(result, (table(certificates), "\n".join(notes)), NOT_MET if unmet else COMPLETED)
+
+
+def _line(one: Certificate) -> str:
+    return f"{one.scene}: {one.verdict}, TVD {one.tvd:.4f} in {one.lower:.4f}-{one.upper:.4f}, {one.n} rollouts"
 
 
 def meets(verdict: Verdict, required: str) -> bool:
@@ -284,16 +297,28 @@ def table(certificates: Sequence[Certificate]) -> Table:
             f"{one.epsilon:g}",
             str(one.n),
             f"{one.null_rate.value:.2%}",
-            f"{one.p_value.value:.2g}",
+            _p(one.p_value),
             f"{one.rollouts_per_second:.0f}",
             one.basis,
         )
     return shown
 
 
-def _closing(certificates: Sequence[Certificate]) -> str:
+def _p(p: PValue) -> str:
+    """Return a p-value as it may be printed: one that no null draw reached is known from above only."""
+    return f"< {p.value:.1g}" if p.method == "monte_carlo" and p.reached == 0 else f"{p.value:.2g}"
+
+
+def _closing(certificates: Sequence[Certificate], scenes: Sequence[Scene]) -> list[str]:
     alphas = sorted({one.alpha for one in certificates})
-    return (
-        f"Intervals hold at every look at once, each end with error {', '.join(f'{a:g}' for a in alphas)}. "
-        "Evidence not yet gathered: second integrator, step halving, knock-out."
-    )
+    notes = [
+        f"Intervals hold at every look at once, each end with error {', '.join(f'{a:g}' for a in alphas)}.",
+        "Evidence not yet gathered: second integrator, step halving, knock-out.",
+    ]
+    shown = {one.scene for one in certificates}
+    notes += [
+        f"{scene.id} runs on the launches of {scene.variant.base}: the two are no independent evidence."
+        for scene in scenes
+        if scene.variant is not None and scene.variant.base in shown
+    ]
+    return notes

@@ -97,7 +97,7 @@ def test_verify_on_the_command_line(toy_conf, capsys, tmp_path):
     assert app.main([*words, "require=holds", f"out={tmp_path}"]) == 0
     told = capsys.readouterr()
     document = json.loads(told.out)
-    assert told.err == ""
+    assert [line.split(",")[0] for line in told.err.splitlines()] == ["toy/wedge: holds", "toy/wedge-glossy: holds"]
     assert [c["verdict"] for c in document["certificates"]] == ["holds", "holds"]
     assert document["summary"] == {"mechanism": {"holds": 2}}
     assert set(document["digests"]) == {"toy/wedge", "toy/wedge-glossy"}
@@ -113,3 +113,10 @@ def test_a_scene_without_q_is_refused(toy_conf, capsys):
     path.write_text(path.read_text().replace("q: {'left': '1/2', 'right': '1/2'}", "tally: {'left': 3, 'right': 4}"))
     assert app.main(["verify", "scene=toy/wedge", "workers=1"]) == 2
     assert "exact reference `q`" in capsys.readouterr().err
+
+
+def test_what_was_required_and_not_met_is_named(toy_conf, capsys):
+    assert app.main(["verify", "scenes=toy/*", "epsilon=0.1", "workers=1", "require=fails"]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert "require=fails: not met by toy/wedge (holds), toy/wedge-glossy (holds)." in told
+    assert "toy/wedge-glossy runs on the launches of toy/wedge" in told
