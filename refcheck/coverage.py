@@ -108,8 +108,9 @@ def unseen(counts: Counts, *, sampling: Sampling = "iid") -> Unseen:
     """Estimate the unseen from the outcomes seen once (f1) and twice (f2) in n draws.
 
     Good-Turing: f1/n (Good 1953, Biometrika 40). Chao and Jost 2012 (Ecology 93): (f1/n) (n-1) f1 / ((n-1) f1 + 2 f2), with
-    f1 - 1 for f1 and 1 for f2 in the second factor where f2 = 0. Chao1, bias-corrected: S + ((n-1)/n) f1 (f1 - 1) / (2 (f2 + 1)) (Chao 1984; Chao 2005). The number of
-    labels k is not used: richness may exceed it when many were seen once.
+    f1 - 1 for f1 and 1 for f2 in the second factor where f2 = 0. Chao1, bias-corrected:
+    S + ((n-1)/n) f1 (f1 - 1) / (2 (f2 + 1)) (Chao 1984; Chao 2005). The number of labels k is not used: richness may exceed
+    it when many were seen once.
 
     Args:
         counts: (..., k) or a `Tally`.

@@ -6,6 +6,7 @@ models and files.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
@@ -80,7 +81,7 @@ def _observed(item: CellCounts) -> tuple[FloatArray, int, FloatArray]:
     return tally, int(tally.sum()), p
 
 
-def _bootstrap(cells: list[CellCounts], generator: Generator, draws: int, pseudo: int) -> tuple[float, FloatArray]:
+def _bootstrap(cells: Sequence[CellCounts], generator: Generator, draws: int, pseudo: int) -> tuple[float, FloatArray]:
     """Return mnTV and its replicates (draws,): every cell redrawn from its shares, nulls and `pseudo` rollouts included."""
     if not cells or draws < 1:
         raise ValueError("at least one cell and one draw are needed")
@@ -94,7 +95,7 @@ def _bootstrap(cells: list[CellCounts], generator: Generator, draws: int, pseudo
 
 
 def percentile_bootstrap_mntv(
-    cells: list[CellCounts], generator: Generator, draws: int = 50_000, level: float = 0.95
+    cells: Sequence[CellCounts], generator: Generator, draws: int = 50_000, level: float = 0.95
 ) -> Interval:
     """CaliBench's published bootstrap of mnTV: every cell redrawn as multinomial(N, its own shares *including null*).
 
@@ -112,7 +113,7 @@ def percentile_bootstrap_mntv(
 
 
 def corrected_bootstrap_mntv(
-    cells: list[CellCounts], generator: Generator, draws: int = 50_000, level: float = 0.95
+    cells: Sequence[CellCounts], generator: Generator, draws: int = 50_000, level: float = 0.95
 ) -> Interval:
     """Interval of the mnTV this model has on average over reruns of as many rollouts: sampling noise is counted once.
 
@@ -134,7 +135,7 @@ class Difference:
 
 
 def difference_mntv(
-    a: list[CellCounts], b: list[CellCounts], generator: Generator, draws: int = 50_000, level: float = 0.95
+    a: Sequence[CellCounts], b: Sequence[CellCounts], generator: Generator, draws: int = 50_000, level: float = 0.95
 ) -> Difference:
     """Compare two models on the same scenes, their rollouts independent of one another.
 
@@ -181,7 +182,7 @@ class Coverage:
 
 
 def measure_coverage(
-    models: list[tuple[ArrayLike, int, ArrayLike]],
+    models: Sequence[tuple[ArrayLike, int, ArrayLike]],
     generator: Generator,
     *,
     runs: int = 500,
