@@ -39,6 +39,9 @@ def _binomial(scene: str, rows: int) -> CalibenchScene:
     return CalibenchScene(scene, bins, tuple(Fraction(comb(rows, i), 2**rows) for i in range(rows + 1)))
 
 
+SPIKES = {"galton_board_real": 5, "galton_board": 5, "roulette": 2}
+"""Where CaliBench's contamination goes when it asks for power, as a position in the outcomes; the first for other scenes."""
+
 SCENES = {
     scene.id: scene
     for scene in (

@@ -6,7 +6,7 @@ It reads no files and compares no models. Source: Sadeghi et al. 2026, arXiv 260
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
 
@@ -14,14 +14,22 @@ import numpy as np
 from numpy.random import Generator
 
 from refcheck import metrics
-from refcheck.calibench import ROLLOUTS, SCENES
-from refcheck.inference import PValue, benjamini_hochberg, draw_null, monte_carlo_p_value, percentile_bootstrap_mntv
+from refcheck.calibench import ROLLOUTS, SCENES, SPIKES
+from refcheck.coverage import coverage_null, expected_coverage
+from refcheck.inference import PValue, benjamini_hochberg, draw_null, monte_carlo_p_value
+from refcheck.intervals import CellCounts, corrected_bootstrap_mntv, percentile_bootstrap_mntv
 from refcheck.labels import Labels
 from refcheck.metrics import Cell, FloatArray
+from refcheck.missing import null_bounds
+from refcheck.power import smallest_detectable
 
 Step = Callable[[int], Any]
 EXTRACTION = "calibench"
 """The published way from a clip to a bin: three calls, decided by `labels.decided`."""
+
+
+COVERAGE_LIMIT = 5000
+"""Up to this many valid rollouts the exact band of coverage is given; its cost grows with their square."""
 
 
 @dataclass(frozen=True)
@@ -97,11 +105,11 @@ def _mntv(
     model: str, cells: dict[str, _Scored], settings: Settings, generator_for: Callable[[str], Generator]
 ) -> dict[str, Any]:
     """Return mnTV with its published bootstrap interval and what the same nulls would give if every outcome came from q."""
-    interval = percentile_bootstrap_mntv(
-        [(item.cell.counts, item.cell.total - item.cell.valid, SCENES[scene].array()) for scene, item in cells.items()],
-        generator_for(f"bootstrap/{model}"),
-        settings.draws,
-    )
+    held: list[CellCounts] = [
+        (item.cell.counts, item.cell.total - item.cell.valid, SCENES[scene].array()) for scene, item in cells.items()
+    ]
+    interval = percentile_bootstrap_mntv(held, generator_for(f"bootstrap/{model}"), settings.draws)
+    corrected = corrected_bootstrap_mntv(held, generator_for(f"corrected/{model}"), settings.draws)
     null = np.mean([item.null for item in cells.values()], axis=0)
     missing = [scene for scene in SCENES if scene not in cells]
     odd = [
@@ -117,6 +125,8 @@ def _mntv(
         "value": float(metrics.mntv([item.cell.score for item in cells.values()])),
         "ci95": [interval.low, interval.high],
         "ci_method": "percentile bootstrap, nulls redrawn too (as published; it need not be centred on the value)",
+        "ci95_corrected": [corrected.low, corrected.high],
+        "ci_corrected_method": "centred bootstrap of the mnTV this model has on average over reruns: noise counted once",
         "if_q": float(null.mean()),
         "if_q_band95": [float(end) for end in np.quantile(null, [0.025, 0.975])],
         "scenes": len(cells),
@@ -126,8 +136,21 @@ def _mntv(
     }
 
 
+def power_table(generator_for: Callable[[str], Generator], draws: int = 50_000) -> dict[str, Any]:
+    """Return, by number of valid rollouts and scene, the smallest contamination rejected with 80 % power (CaliBench)."""
+    return {
+        str(n): {
+            scene: asdict(smallest_detectable(n, SCENES[scene].array(), SPIKES.get(scene, 0), generator_for(name), draws=draws))
+            for scene, name in ((scene, f"power/{n}/{scene}") for scene in SCENES)
+        }
+        for n in (ROLLOUTS, ROLLOUTS // 2)
+    }
+
+
 def _cell_result(scene: str, item: _Scored, adjusted: float, testable: int, rate: float) -> dict[str, Any]:
-    cell, p = item.cell, item.p
+    cell, p, q = item.cell, item.p, SCENES[scene].array()
+    bounds = null_bounds(cell.counts, cell.total - cell.valid, q)
+    covered = coverage_null(cell.counts, q) if 0 < cell.valid <= COVERAGE_LIMIT else None
     return {
         "N": cell.total,
         "n_valid": cell.valid,
@@ -138,6 +161,10 @@ def _cell_result(scene: str, item: _Scored, adjusted: float, testable: int, rate
         "tv": _number(cell.tvd),
         "e0": _number(cell.e0),
         "band": list(item.band) if item.band else None,
+        "coverage": _number(cell.coverage),
+        "coverage_if_q": _number(float(expected_coverage(cell.valid, q))),
+        "coverage_if_q_band95": [covered.low, covered.high] if covered else None,
+        "nulls": {"best": float(bounds.best), "worst": float(bounds.worst), "reported": float(bounds.reported)},
         "excess": _number(cell.excess),
         "score": cell.score,
         "chi2": _number(cell.chi_square),

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.random import Generator
 
 from refcheck import metrics
+from refcheck.calibench_score import COVERAGE_LIMIT
+from refcheck.coverage import coverage_null, expected_coverage, unseen
 from refcheck.inference import draw_null, monte_carlo_p_value
 from refcheck.labels import Row
 from refcheck.metrics import FloatArray
@@ -43,9 +45,10 @@ def evaluate(
     """Return PAWBench's metrics (`pawbench.metrics/v1`) of checked rows, with floor, band and matched null beside them.
 
     Ours beside theirs: each calibration scene has `floor` (E0), `band` (2.5 to 97.5 % under q), both in the metric's
-    percent, and `p`; each calibration track its `matched_null`, and all models' cells together, once whole and once from
-    `minimum_valid` valid rollouts on, their `pooled_null`. `generator_for(name)` gives the generator of one scene's null,
-    so that no model's figures depend on another's; `step(1)` is called after each scene.
+    percent, and `p` of its TVD, and its coverage beside the expectation and band under q; each coverage scene, which has
+    no q, an estimate of the unseen mass. Each calibration track has its `matched_null`, and all models' cells together,
+    once whole and once from `minimum_valid` valid rollouts on, their `pooled_null`. `generator_for(name)` gives the
+    generator of one scene's null, so that no model's figures depend on another's; `step(1)` is called after each scene.
     """
     tracks: dict[str, Any] = {}
     for track in TRACKS:
@@ -147,7 +150,15 @@ def _track(
                 entry["floor"] = _percent(metrics.expected_tvd(sum(counts), scene.q))
                 entry["band"] = [_percent(end) for end in null.band()]
                 entry["p"] = monte_carlo_p_value(counts, scene.q, null, "tvd").value
+                covered = coverage_null(counts, scene.q) if sum(counts) <= COVERAGE_LIMIT else None
+                entry["coverage"] = _percent(metrics.coverage(counts))
+                entry["coverage_if_q"] = _percent(expected_coverage(sum(counts), scene.q))
+                entry["coverage_if_q_band"] = [_percent(covered.low), _percent(covered.high)] if covered else None
                 nulls.append(_NullCell(sum(counts), entry["metric"]["value"], null.tvd))
+            else:
+                mass = unseen(counts)
+                entry["unseen_mass"] = {"good_turing": float(mass.mass), "chao_jost": float(mass.mass_refined)}
+                entry["chao1"] = float(mass.richness)
         entries.append(entry)
         step(1)
     passing = [entry for entry in entries if entry["status"] == "pass"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.random import Generator
 
-from refcheck import calibench_score, conditions, output, pawbench, policy, score_tables
+from refcheck import calibench_score, compare, conditions, output, pairs, pawbench, policy, score_files, score_tables
 from refcheck.calibench_score import EXTRACTION
 from refcheck.command import Answer, Option, Request, UserError
 from refcheck.labels import RECOGNISED, Labels, read_labels
@@ -41,6 +41,7 @@ OPTIONS = (
     ),
     Option("minimum_valid", "int", 30, "PAWBench: the pooled null is given for these cells too", low=1, high=1_000_000),
     Option("extraction", "str", EXTRACTION, "how bins came from clips; any other than the published makes mnTV partial"),
+    Option("bins", "bool", False, "write CaliBench cells as <scene>_<model>_bins.json into out="),
     Option("draws", "int", 50_000, "Monte-Carlo draws of each null and of the bootstrap", low=1_000, high=1_000_000),
     Option("rate", "float", 0.05, "false-discovery rate of the tests over all cells", low=1e-6, high=0.5),
     Option("seed", "int", 0, "seed of the Monte-Carlo draws", low=0, high=2**64 - 1),
@@ -53,6 +54,8 @@ def run(request: Request) -> Answer:
     if values["data"] is None and values["human"] is None:
         raise UserError(f"data= is missing: give data=PATH, {RECOGNISED}; or human=PATH, a panel's votes; or both")
     labels = Labels() if values["data"] is None else read_labels(Path(values["data"]), values["by"])
+    if values["bins"]:
+        score_files.check_bins(labels, request.out)
     rules = _rules(values)
     held_to = _policy(labels, values, rules)
     rows = policy.check_rows(labels.rows, held_to) if held_to else {}
@@ -92,6 +95,12 @@ def run(request: Request) -> Answer:
             settings = calibench_score.Settings(values["draws"], values["rate"], values["extraction"])
             result["models"], result["tests"] = calibench_score.evaluate(labels, settings, generator_for, advance)
             tables += [score_tables.model_table(result["models"]), *score_tables.cell_tables(result["models"], result["tests"])]
+            result["comparisons"] = compare.calibench(
+                result["models"], lambda name: generator_for(f"compare/{name}"), values["draws"]
+            )
+            result["power"] = output.plain(calibench_score.power_table(generator_for, values["draws"]))
+            tables.append(score_tables.null_table(result["models"], result["power"]))
+            tables += compare.calibench_tables(result["comparisons"])
         if held_to:
             streams = lambda name: generator_for(f"pawbench/{name}")  # noqa: E731
             result["protocols"]["pawbench"] = "arXiv 2608.27345"
@@ -99,9 +108,21 @@ def run(request: Request) -> Answer:
                 rows, held_to, streams, values["draws"], advance, rules, values["minimum_valid"]
             )
             tables += score_tables.track_tables(result["pawbench"])
+            result["pawbench"]["pairs"] = pairs.evaluate(
+                result["pawbench"], held_to, lambda name: generator_for(f"pairs/{name}"), values["draws"]
+            )
+            tables += pairs.tables(result["pawbench"]["pairs"])
+            result["pawbench"]["comparisons"] = compare.pawbench(
+                result["pawbench"], held_to, lambda name: generator_for(f"compare/{name}"), values["draws"]
+            )
+            tables += compare.pawbench_tables(result["pawbench"]["comparisons"])
             if request.out:
                 with output.atomic(request.out / "metrics.json") as path:
                     path.write_text(output.to_json(pawbench.official(result["pawbench"])), "utf-8")
+    if request.out:
+        score_files.write_cells(result, request.out)
+        if values["bins"]:
+            score_files.write_bins(labels, request.out)
     return Answer(result, tables)
 
 

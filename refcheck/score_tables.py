@@ -13,6 +13,9 @@ from refcheck.calibench import SCENES
 MODELS_IN_FULL = 3
 """PAWBench models whose scenes are printed; the result holds all of them."""
 
+MANY_NULLS = ("cards", "roulette", "lottery", "pendulum")
+"""Scenes whose nulls CaliBench gives a best and a worst case."""
+
 
 def figure(value: float | None, form: str = ".3f") -> str:
     """Return a number, or a dash for what is unscored."""
@@ -42,21 +45,44 @@ def model_table(models: dict[str, Any]) -> Table:
     means = {name: entry["mntv"] for name, entry in models.items()}
     missing = [f"{name} lacks {', '.join(mean['missing'])}." for name, mean in means.items() if mean["missing"]]
     odd = [f"{name}: {'; '.join(mean['notes'])}." for name, mean in means.items() if mean["notes"]]
+    partial = "A partial mnTV is not compared with the published ones. " if any(m["partial"] for m in means.values()) else ""
     table = empty_table(
         "CaliBench: mnTV, 0 is calibrated and 1 the worst",
-        "95 %: the published bootstrap, which need not be centred. If q: the mean and 95 % range of a model with the same "
-        "nulls whose every outcome came from q. " + " ".join(missing + odd),
-        *("model", "mnTV", "95 %", "if q", "if q, 95 %", "scenes"),
+        "95 %: of the mnTV this model has on average over reruns. As published: their percentile bootstrap, which counts "
+        "sampling noise twice. If q: the mean and 95 % range of a model with the same nulls whose every outcome came from "
+        "q. " + partial + " ".join(missing + odd),
+        *("model", "mnTV", "95 %", "as published", "if q", "if q, 95 %", "scenes"),
     )
     for name, mntv in sorted(means.items(), key=lambda item: item[1]["value"]):
         table.add_row(
             Text(name),
             figure(mntv["value"], ".4f"),
+            span(mntv["ci95_corrected"]),
             span(mntv["ci95"]),
             figure(mntv["if_q"]),
             span(mntv["if_q_band95"]),
             f"{mntv['scenes']} of {len(SCENES)}" + (", partial" if mntv["partial"] else ""),
         )
+    return table
+
+
+def null_table(models: dict[str, Any], power: dict[str, Any]) -> Table:
+    """Return what nulls could hide in CaliBench's four scenes of many nulls, and what each scene can detect at all."""
+    table = empty_table(
+        "CaliBench: what nulls and few rollouts can hide",
+        "Best and worst: TV over all rollouts with every null given the outcome that makes it smallest or largest; reported: "
+        "a null as a miss. Detectable: smallest TV that 32 or 16 valid rollouts reject with 80 % power, by contamination.",
+        *("scene", "model", "nulls", "best", "worst", "reported", *(f"detectable, {n}" for n in power)),
+        left=2,
+    )
+    for scene in SCENES:
+        held = [(model, entry["cells"][scene]) for model, entry in models.items() if scene in entry["cells"]]
+        for index, (model, cell) in enumerate(held if scene in MANY_NULLS else []):
+            seen = [figure(at[scene]["tvd"]) if index == 0 else "" for at in power.values()]
+            ends = [figure(cell["nulls"][end]) for end in ("best", "worst", "reported")]
+            table.add_row(scene if index == 0 else "", Text(model), str(cell["N"] - cell["n_valid"]), *ends, *seen)
+        if held and scene not in MANY_NULLS:
+            table.add_row(scene, "", *[""] * 4, *(figure(at[scene]["tvd"]) for at in power.values()))
     return table
 
 
@@ -115,28 +141,56 @@ def track_tables(evaluation: dict[str, Any]) -> list[Table]:
                 else f"{rate['passing_scenes']} of {rate['scene_denominator']}",
             )
         tables.append(table)
-        if calibration:
-            tables += [_scene_table(model, entry) for model, entry in list(held["models"].items())[:MODELS_IN_FULL]]
-            if len(held["models"]) > MODELS_IN_FULL:
-                tables[-1].caption = Text("The scenes of the other models are in result.json (out=DIR).")
+        pooled = [null for null in held.get("pooled_null", []) if null["cells"]]
+        if pooled:
+            tables.append(_pooled_table(pooled))
+        tables += [_scene_table(model, entry, calibration) for model, entry in list(held["models"].items())[:MODELS_IN_FULL]]
+        if len(held["models"]) > MODELS_IN_FULL:
+            tables[-1].caption = Text("The scenes of the other models are in result.json (out=DIR).")
     return tables
 
 
-def _scene_table(model: str, entry: dict[str, Any]) -> Table:
+def _pooled_table(pooled: list[dict[str, Any]]) -> Table:
     table = empty_table(
-        f"PAWBench calibration: {model} by scene",
-        "TVD beside its floor (its mean if q holds) and band (95 % if q holds), all x100.",
-        *("scene", "status", "valid", "nulls", "TVD %", "floor", "band"),
+        "PAWBench calibration: all models' cells pooled",
+        "",
+        *("cells", "TVD %", "if q", "if q, 99 %", "p"),
+    )
+    for null in pooled:
+        which = f"{null['cells']}" + (f" with n >= {null['minimum_valid']}" if null["minimum_valid"] > 1 else "")
+        table.add_row(which, *(figure(null[key], ".2f") for key in ("observed", "mean", "q99")), p_text(null["p"]))
+    return table
+
+
+def _scene_table(model: str, entry: dict[str, Any], calibration: bool) -> Table:
+    table = empty_table(
+        f"PAWBench {'calibration' if calibration else 'coverage'}: {model} by scene",
+        "All x100. TVD beside its floor (its mean if q holds) and band (95 % if q holds); coverage beside the same."
+        if calibration
+        else "All x100. Unseen: probability of an outcome not seen yet, by Good-Turing, so that other n may be compared.",
+        *("scene", "status", "valid", "nulls"),
+        *(("TVD %", "floor", "band", "p", "coverage", "if q", "band") if calibration else ("coverage %", "unseen")),
         left=2,
     )
     for scene in entry["scenes"]:
+        value = figure(scene["metric"]["value"] if scene["metric"] else None, ".2f")
         table.add_row(
             Text(scene["scene_id"]),
             scene["status"],
             str(scene["valid_outcomes"]),
             str(scene["null_observations"]),
-            figure(scene["metric"]["value"] if scene["metric"] else None, ".2f"),
-            figure(scene.get("floor"), ".2f"),
-            span(scene.get("band"), ".1f"),
+            value,
+            *(
+                (
+                    figure(scene.get("floor"), ".2f"),
+                    span(scene.get("band"), ".1f"),
+                    p_text(scene.get("p")),
+                    figure(scene.get("coverage"), ".0f"),
+                    figure(scene.get("coverage_if_q"), ".0f"),
+                    span(scene.get("coverage_if_q_band"), ".0f"),
+                )
+                if calibration
+                else (figure(100 * scene["unseen_mass"]["good_turing"] if "unseen_mass" in scene else None, ".1f"),)
+            ),
         )
     return table

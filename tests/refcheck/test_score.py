@@ -1,8 +1,10 @@
 """The verb `score`: the published figures from the published labels, PAWBench's protocol by hand, and what it refuses."""
 
+import csv
 import json
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 from scoring import CSV, answer, drawn, policy_of, rows_of, write
 
@@ -363,3 +365,99 @@ def test_another_protocol_makes_a_partial_mntv(published, tmp_path):
     fewer = answer(data=tmp_path / "x.csv").result["models"]
     assert (fewer["wan"]["mntv"]["name"], fewer["seedance"]["mntv"]["name"]) == ("partial mnTV", "mnTV")
     assert "dice has 31 rollouts, not 32" in fewer["wan"]["mntv"]["notes"]
+
+
+# CaliBench's other figures, and the files.
+
+
+def test_best_and_worst_case_of_the_nulls(published):
+    for scene, held in EXPECTED["mcar"].items():
+        for model, expected in held.items():
+            nulls = published.result["models"][model]["cells"][scene]["nulls"]
+            assert nulls == pytest.approx({key: expected[key] for key in ("best", "worst", "reported")}, abs=1e-12)
+
+
+def test_power_of_the_published_protocol(published):
+    scenes = {"galton": "galton_board", "binary": "ball"}
+    for n, held in EXPECTED["power"].items():
+        for name, expected in held.items():
+            found = published.result["power"][n][scenes.get(name, name)]
+            assert found["epsilon"] == pytest.approx(expected["eps"], abs=0.01)
+            assert found["tvd"] == pytest.approx(expected["tv"], abs=0.01)
+
+
+def test_the_published_interval_sits_above_the_point_and_the_corrected_one_around_it(published):
+    mntv = published.result["models"]["seedance"]["mntv"]
+    assert mntv["value"] - mntv["ci95"][0] < 0.2 * (mntv["ci95"][1] - mntv["value"])
+    below, above = mntv["value"] - mntv["ci95_corrected"][0], mntv["ci95_corrected"][1] - mntv["value"]
+    assert 0.7 < below / above < 1.4
+    text = " ".join(drawn(published.tables).split())
+    assert "as published" in text and "detectable, 16" in text
+
+
+def test_coverage_stands_beside_what_q_would_cover(published):
+    cell = published.result["models"]["wan"]["cells"]["lottery"]
+    assert (cell["n_valid"], cell["coverage"]) == (28, 0.35)
+    assert cell["coverage_if_q"] == pytest.approx(1 - 0.95**28)
+    assert cell["coverage_if_q_band95"][0] < cell["coverage_if_q"] < cell["coverage_if_q_band95"][1]
+    pendulum = published.result["models"]["wan"]["cells"]["pendulum"]
+    assert (pendulum["coverage"], pendulum["coverage_if_q"], pendulum["coverage_if_q_band95"]) == (None, None, None)
+
+
+def test_unseen_mass_stands_beside_coverage(tmp_path):
+    policy = policy_of()
+    # B-00: a 48 times, b and c once each: Good-Turing 2/50.
+    rows = rows_of(policy, lambda scene, repeat: "abc"[max(0, repeat - 47)] if scene == "B-00" else "ab"[repeat % 2])
+    scored = answer(**write(tmp_path, policy, rows))
+    scene, other, *_ = scored.result["pawbench"]["tracks"]["coverage"]["models"]["m"]["scenes"]
+    assert (scene["metric"]["value"], scene["unseen_mass"]["good_turing"]) == (75, pytest.approx(0.04))
+    assert other["unseen_mass"]["good_turing"] == 0
+    calibrated = scored.result["pawbench"]["tracks"]["calibration"]["models"]["m"]["scenes"][0]
+    assert (calibrated["coverage"], calibrated["coverage_if_q_band"]) == (100, [100, 100])
+
+
+def test_cells_as_csv_and_parquet(tmp_path):
+    scored = answer(data=CSV, out=tmp_path)
+    table = pyarrow.parquet.read_table(tmp_path / "cells.parquet").to_pylist()
+    with (tmp_path / "cells.csv").open() as stream:
+        lines = list(csv.DictReader(stream))
+    assert len(table) == len(lines) == 27
+    cell = scored.result["models"]["wan"]["cells"]["dice"]
+    (row,) = [row for row in table if (row["model"], row["scene"]) == ("wan", "dice")]
+    assert (row["tvd"], row["tvd_floor"], row["tvd_band_low"]) == (cell["tv"], cell["e0"], cell["band"][0])
+    assert (row["chi_square_p"], row["rollouts"], row["valid"]) == (cell["p"], 32, 32)
+    (empty,) = [row for row in table if (row["model"], row["scene"]) == ("wan", "pendulum")]
+    assert (empty["tvd"], empty["score"], empty["nulls"]) == (None, 1, 32)
+    (line,) = [line for line in lines if (line["model"], line["scene"]) == ("wan", "dice")]
+    assert float(line["tvd"]) == cell["tv"]
+
+
+def test_cells_of_both_tracks_as_parquet(tmp_path):
+    policy = policy_of()
+    answer(out=tmp_path, **write(tmp_path, policy, rows_of(policy, outcome)))
+    rows = {row["scene"]: row for row in pyarrow.parquet.read_table(tmp_path / "cells.parquet").to_pylist()}
+    assert len(rows) == 50
+    assert (rows["A-00"]["tvd"], rows["A-00"]["coverage"], rows["A-00"]["status"]) == (0.3, 1, "pass")
+    assert (rows["A-01"]["tvd"], rows["A-01"]["nulls"], rows["A-01"]["status"]) == (None, 31, "fail")
+    assert (rows["B-00"]["tvd"], rows["B-00"]["coverage"], rows["B-00"]["unseen_mass"]) == (None, 1, 0)
+
+
+def test_bins_files_are_written_and_read_back(published, tmp_path):
+    answer(data=CSV, out=tmp_path, bins=True)
+    files = sorted(path.name for path in (tmp_path / "bins").iterdir())
+    assert len(files) == 27 and "dice_wan_bins.json" in files
+    first = json.loads((tmp_path / "bins" / "galton_board_real_wan_bins.json").read_text())
+    assert (first["num_bins"], first["rollouts"][:2]) == (11, [{"seed": 0, "bin": 6}, {"seed": 1, "bin": None}])
+    again = answer(data=tmp_path / "bins", draws=50_000).result["models"]
+    assert again["wan"]["cells"]["dice"] == published.result["models"]["wan"]["cells"]["dice"]
+
+
+def test_when_bins_files_cannot_be_written(tmp_path):
+    with pytest.raises(UserError, match="give out=DIR"):
+        answer(data=CSV, bins=True)
+    (tmp_path / "x.csv").write_text("scene,model,seed,bin\nball,../m,0,1\n")
+    with pytest.raises(UserError, match="cannot be part of a file's name"):
+        answer(data=tmp_path / "x.csv", bins=True, out=tmp_path)
+    policy = policy_of()
+    with pytest.raises(UserError, match="there are none in data="):
+        answer(bins=True, out=tmp_path, **write(tmp_path, policy, rows_of(policy, outcome)))
