@@ -1,0 +1,184 @@
+"""Evidence *for* agreement at a fixed n: a test of H0 TVD(p, q) >= epsilon, and the rollouts it takes.
+
+Pure functions of counts, a reference and a generator that is passed in. It refuses to read the absence of a difference as
+agreement. For a number of rollouts that was not fixed beforehand use `sequential` or `anytime`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import scipy.stats
+from numpy.random import Generator
+from numpy.typing import ArrayLike
+
+from refcheck import metrics
+from refcheck.metrics import Counts, FloatArray, check_q, iid_counts, require_iid
+from refcheck.tally import Sampling
+
+Method = Literal["exact", "bootstrap"]
+GRID = 1_001
+"""Values of q(A) at which the exact p-value looks where subsets are too many to list."""
+SUBSETS = 12
+"""Up to this many outcomes every q(A) is listed."""
+
+
+@dataclass(frozen=True)
+class Equivalence:
+    """p-value of H0 TVD(p, q) >= `epsilon`: small where the tally speaks for agreement. `tvd` is the observed distance."""
+
+    p: float
+    tvd: float
+    epsilon: float
+    n: int
+    method: Method
+
+
+def _check_epsilon(epsilon: float) -> None:
+    if not 0 < epsilon < 1:
+        raise ValueError(f"`epsilon` must be in (0, 1), got {epsilon}")
+
+
+def exact_equivalence(counts: Counts, q: ArrayLike, epsilon: float, *, sampling: Sampling = "iid") -> Equivalence:
+    """Test H0 TVD(p, q) >= epsilon with a level that holds for every p and n, at some cost in power when k is large.
+
+    Under H0 some set A has p(A) >= q(A) + epsilon. An observed distance of at most t means p^(A) <= q(A) + t for that A, so
+    p = max over A of P(Binomial(n, q(A) + epsilon) <= n (q(A) + t)), over the sums q(A) <= 1 - epsilon; above `SUBSETS`
+    outcomes over a grid of [0, 1 - epsilon], each interval bounded from both its ends.
+
+    Args:
+        counts: (k,) or a `Tally`, at least one valid rollout.
+        q: reference (k,).
+        epsilon: the distance that matters, in (0, 1).
+        sampling: anything but `iid` is refused.
+    """
+    _, p, n, distance = _observe(counts, q, epsilon, sampling)
+    return Equivalence(_exact_tail(n, p, distance, epsilon), distance, epsilon, n, "exact")
+
+
+def _exact_tail(n: int, q: FloatArray, distance: float, epsilon: float) -> float:
+    """Return the largest chance of an observed distance of at most `distance` that the binomial bound leaves under H0."""
+    if q.size <= SUBSETS:
+        sums = ((np.arange(2**q.size)[:, None] >> np.arange(q.size)) & 1) @ q
+        low = high = sums[sums <= 1 - epsilon + 1e-12]
+    else:
+        grid = np.linspace(0, 1 - epsilon, GRID)
+        low, high = grid[:-1], grid[1:]
+    tail = scipy.stats.binom.cdf(np.floor(n * (high + distance) + 1e-9), n, np.minimum(low + epsilon, 1))
+    return float(min(1.0, tail.max(initial=0.0)))
+
+
+def bootstrap_equivalence(
+    counts: Counts, q: ArrayLike, epsilon: float, generator: Generator, draws: int = 10_000, *, sampling: Sampling = "iid"
+) -> Equivalence:
+    """Test H0 TVD(p, q) >= epsilon at the boundary in the direction the tally points to (after Ostrovski 2017).
+
+    Of the distributions at distance epsilon the one on the ray from q through the observed shares is taken for the truth
+    (mass that would fall below 0 is shared out anew): p = (b + 1) / (B + 1), b the tallies drawn from it that come as near
+    to q as the observed one. Asymptotic level, more power than the exact test; p = 1 where the observed distance already is
+    epsilon or more.
+
+    Args:
+        counts: (k,) or a `Tally`, at least one valid rollout.
+        q: reference (k,).
+        epsilon: the distance that matters.
+        generator: source of the draws.
+        draws: B.
+        sampling: anything but `iid` is refused.
+    """
+    x, p, n, distance = _observe(counts, q, epsilon, sampling)
+    if distance >= epsilon:
+        return Equivalence(1.0, distance, epsilon, n, "bootstrap")
+    try:
+        truth = boundary_point(p, x / n - p, epsilon)
+    except ValueError:  # the tally leans where no distribution is that far: the boundary is on the other side
+        truth = boundary_point(p, p - x / n, epsilon)
+    drawn = metrics.tvd(generator.multinomial(n, truth, size=draws), p)
+    reached = int((drawn <= distance + 1e-9).sum())
+    return Equivalence((reached + 1) / (draws + 1), distance, epsilon, n, "bootstrap")
+
+
+def _observe(counts: Counts, q: ArrayLike, epsilon: float, sampling: Sampling) -> tuple[FloatArray, FloatArray, int, float]:
+    _check_epsilon(epsilon)
+    x, p = iid_counts(counts, "an equivalence p-value", sampling), check_q(q)
+    if x.ndim != 1 or x.sum() < 1:
+        raise ValueError("`counts` must be (k,) with at least one valid rollout")
+    return x, p / p.sum(), int(x.sum()), float(metrics.tvd(x, p))
+
+
+def boundary_point(q: ArrayLike, direction: ArrayLike, epsilon: float) -> FloatArray:
+    """Return the distribution (k,) at TVD epsilon from q along `direction` (k,), gains and losses in their proportions.
+
+    No outcome loses more than it has: the rest is taken from the other losers, then from outcomes that were to stay, then
+    from those that were to gain least. With no direction at all (the tally is q), mass goes evenly from one half of the
+    outcomes to the other.
+
+    Raises:
+        ValueError: where no distribution is that far in this direction.
+    """
+    p, d = check_q(q), np.asarray(direction, np.float64)
+    _check_epsilon(epsilon)
+    gain, loss = np.maximum(d, 0), np.maximum(-d, 0)
+    if gain.sum() <= 1e-12:
+        half = np.cumsum(p) - p < 0.5
+        gain, loss = np.where(half, 0.0, 1.0), np.where(half, 1.0, 0.0)
+        gain = np.where(p > 0, gain, 0.0) if gain @ p > 0 else gain
+    while np.count_nonzero(gain) > 1 and p[gain == 0].sum() < epsilon:
+        gain[np.where(gain > 0, gain, np.inf).argmin()] = 0.0
+    if not gain.any() or p[gain == 0].sum() < epsilon - 1e-12:
+        raise ValueError(f"no distribution lies {epsilon} from q in this direction")
+    point, left = p + epsilon * gain / gain.sum(), epsilon
+    for weight in (loss, np.where(gain > 0, 0.0, 1.0) * p):
+        for _ in range(p.size):  # each round empties an outcome or ends
+            mine = np.where((gain == 0) & (point > 0), weight, 0.0)
+            if left <= 0 or mine.sum() <= 0:
+                break
+            taken = np.minimum(point, left * mine / mine.sum())
+            point, left = point - taken, left - float(taken.sum())
+    return point / point.sum()
+
+
+def equivalence_size(
+    q: ArrayLike,
+    epsilon: float,
+    generator: Generator,
+    *,
+    alpha: float = 0.05,
+    power: float = 0.8,
+    method: Method = "exact",
+    draws: int = 2_000,
+    largest: int = 1_000_000,
+    sampling: Sampling = "iid",
+) -> int:
+    """Rollouts at which a sampler that *is* q passes the test with the wanted power, to within 1 %.
+
+    Bisection on n: tallies from q are drawn, and the share whose p is at most alpha is the power. For the bootstrap the
+    boundary is taken in the direction of mass going evenly from half the outcomes to the other, one null for all tallies.
+
+    Raises:
+        ValueError: where more than `largest` are needed.
+    """
+    require_iid(sampling, "a sample size")
+    p = check_q(q)
+    _check_epsilon(epsilon)
+    p = p / p.sum()
+
+    def passes(n: int) -> float:
+        distance = metrics.tvd(generator.multinomial(n, p, size=draws), p)
+        if method == "bootstrap":
+            null = metrics.tvd(generator.multinomial(n, boundary_point(p, np.zeros(p.size), epsilon), size=draws), p)
+            return float((distance <= np.quantile(null, alpha)).mean())
+        middle = float(np.quantile(distance, power))  # the p-value grows with the distance, so this one decides
+        return 1.0 if _exact_tail(n, p, middle, epsilon) <= alpha else 0.0
+
+    low, high = 1, 64
+    while passes(high) < power:
+        low, high = high, 2 * high
+        if high > largest:
+            raise ValueError(f"more than {largest} rollouts are needed")
+    while high - low > max(1, high // 100):
+        middle = (low + high) // 2
+        low, high = (low, middle) if passes(middle) >= power else (middle, high)
+    return high
