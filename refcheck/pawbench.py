@@ -16,8 +16,9 @@ from numpy.random import Generator
 from refcheck import metrics
 from refcheck.calibench_score import COVERAGE_LIMIT
 from refcheck.coverage import coverage_null, expected_coverage, unseen
-from refcheck.inference import draw_null, monte_carlo_p_value
+from refcheck.inference import reaches
 from refcheck.labels import Row
+from refcheck.matched import compare_average, draw_tvd
 from refcheck.metrics import FloatArray
 from refcheck.policy import PAWBENCH, TRACKS, Policy, Rules, Track
 
@@ -56,7 +57,8 @@ def evaluate(
             continue
         pool: list[_NullCell] = []
         models = {
-            model: _track(model, track, held, policy, generator_for, draws, step, rules, pool) for model, held in rows.items()
+            model: _track(model, track, held, policy, generator_for, draws, step, rules, minimum_valid, pool)
+            for model, held in rows.items()
         }
         blockers = [blocker for entry in models.values() for blocker in entry["blockers"]]
         tracks[track] = {"status": "blocked" if blockers else "ok", "blockers": blockers, "models": models}
@@ -106,6 +108,7 @@ def _track(
     draws: int,
     step: Callable[[int], Any],
     rules: Rules,
+    minimum_valid: int,
     pool: list[_NullCell],
 ) -> dict[str, Any]:
     """Score one model on one track, adding its calibration cells to `pool`. One failure leaves every aggregate null."""
@@ -146,15 +149,15 @@ def _track(
             value = metrics.coverage(counts) if scene.q is None else metrics.tvd(counts, scene.q)
             entry["metric"] = {"name": METRIC[track], "value": _percent(value)}
             if scene.q is not None:
-                null = draw_null(sum(counts), scene.q, generator_for(f"{model}/{scene.scene_id}"), draws)
+                null = draw_tvd(sum(counts), scene.q, generator_for(f"{model}/{scene.scene_id}"), draws)
                 entry["floor"] = _percent(metrics.expected_tvd(sum(counts), scene.q))
-                entry["band"] = [_percent(end) for end in null.band()]
-                entry["p"] = monte_carlo_p_value(counts, scene.q, null, "tvd").value
+                entry["band"] = [_percent(end) for end in np.quantile(null, [0.025, 0.975])]
+                entry["p"] = (int(reaches(null, float(value)).sum()) + 1) / (draws + 1)
                 covered = coverage_null(counts, scene.q) if sum(counts) <= COVERAGE_LIMIT else None
                 entry["coverage"] = _percent(metrics.coverage(counts))
                 entry["coverage_if_q"] = _percent(expected_coverage(sum(counts), scene.q))
                 entry["coverage_if_q_band"] = [_percent(covered.low), _percent(covered.high)] if covered else None
-                nulls.append(_NullCell(sum(counts), entry["metric"]["value"], null.tvd))
+                nulls.append(_NullCell(sum(counts), entry["metric"]["value"], null))
             else:
                 mass = unseen(counts)
                 entry["unseen_mass"] = {"good_turing": float(mass.mass), "chao_jost": float(mass.mass_refined)}
@@ -179,6 +182,7 @@ def _track(
         "groups": groups,
         "track_average": average,
         "matched_null": _matched_null(nulls) if average and nulls else None,
+        "matched_null_from": _pooled(nulls, minimum_valid) if average and nulls else None,
         "scene_pass_rate": {
             "passing_scenes": None if blockers else len(passing),
             "scene_denominator": len(scenes),
@@ -197,23 +201,13 @@ def _mean(entries: list[dict[str, Any]], track: Track) -> dict[str, Any] | None:
 
 
 def _matched_null(cells: Sequence[_NullCell]) -> dict[str, Any]:
-    """Compare a mean TVD with models that draw the same n from every q: p = (b + 1) / (B + 1), ties included."""
-    observed = float(np.mean([cell.observed for cell in cells]))
-    averages = np.zeros_like(cells[0].null)
-    for cell in cells:
-        averages += cell.null
-    averages *= 100 / len(cells)
-    reached = int((averages >= observed - 1e-9).sum())
-    return {
-        "mean": float(averages.mean()),
-        "q99": float(np.quantile(averages, 0.99)),
-        "draws": averages.size,
-        "p": (reached + 1) / (averages.size + 1),
-    }
+    """Compare a mean TVD with models that draw the same n from every q, in percent (`matched.compare_average`)."""
+    found = compare_average([cell.observed / 100 for cell in cells], np.stack([cell.null for cell in cells]))
+    return {"mean": 100 * found.mean, "q99": 100 * found.q99, "draws": found.draws, "p": found.p}
 
 
 def _pooled(pool: Sequence[_NullCell], least: int) -> dict[str, Any]:
-    """Pool the cells of all unblocked models that have at least `least` valid rollouts, each cell weighing the same."""
+    """Pool the cells that have at least `least` valid rollouts, each cell weighing the same."""
     cells = [cell for cell in pool if cell.valid >= least]
     if not cells:
         return {"minimum_valid": least, "cells": 0, "observed": None}
