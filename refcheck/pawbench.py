@@ -20,7 +20,8 @@ from refcheck.inference import reaches
 from refcheck.labels import Row
 from refcheck.matched import compare_average, draw_tvd
 from refcheck.metrics import FloatArray
-from refcheck.policy import PAWBENCH, TRACKS, Policy, Rules, Track
+from refcheck.policy import PAWBENCH, TRACKS, Expected, Policy, Rules, Track
+from refcheck.resample import group_bootstrap, group_counts, quota_residual
 
 METRIC = {"calibration": "calibration_tvd_percent", "coverage": "coverage_percent"}
 OFFICIAL = {
@@ -47,9 +48,10 @@ def evaluate(
 
     Ours beside theirs: each calibration scene has `floor` (E0), `band` (2.5 to 97.5 % under q), both in the metric's
     percent, and `p` of its TVD, and its coverage beside the expectation and band under q; each coverage scene, which has
-    no q, an estimate of the unseen mass. Each calibration track has its `matched_null`, and all models' cells together,
-    once whole and once from `minimum_valid` valid rollouts on, their `pooled_null`. `generator_for(name)` gives the
-    generator of one scene's null, so that no model's figures depend on another's; `step(1)` is called after each scene.
+    no q, an estimate of the unseen mass. Rollouts that are not independent have none of these. Each calibration track has
+    its `matched_null`, and all models' cells together, once whole and once from `minimum_valid` valid rollouts on, their
+    `pooled_null`. `generator_for(name)` gives the generator of one scene's null, so that no model's figures depend on
+    another's; `step(1)` is called after each scene.
     """
     tracks: dict[str, Any] = {}
     for track in TRACKS:
@@ -62,7 +64,7 @@ def evaluate(
         }
         blockers = [blocker for entry in models.values() for blocker in entry["blockers"]]
         tracks[track] = {"status": "blocked" if blockers else "ok", "blockers": blockers, "models": models}
-        if track == "calibration":
+        if track == "calibration" and rules.sampling == "iid":
             tracks[track]["pooled_null"] = [_pooled(pool, least) for least in dict.fromkeys((1, minimum_valid))]
     blockers = [blocker for entry in tracks.values() for blocker in entry["blockers"]]
     return {
@@ -71,6 +73,7 @@ def evaluate(
         "blockers": blockers,
         "tracks": tracks,
         "gate": rules.described(),
+        "sampling": rules.sampling + (f" in groups of {rules.group}" if rules.sampling == "coupled" else ""),
         "partial": rules.partial,
     }
 
@@ -148,15 +151,11 @@ def _track(
         if entry["status"] == "pass":
             value = metrics.coverage(counts) if scene.q is None else metrics.tvd(counts, scene.q)
             entry["metric"] = {"name": METRIC[track], "value": _percent(value)}
-            if scene.q is not None:
+            if rules.sampling != "iid":
+                entry |= _without_independence(held[scene.scene_id], scene, rules, generator_for(f"{model}/{scene.scene_id}"))
+            elif scene.q is not None:
                 null = draw_tvd(sum(counts), scene.q, generator_for(f"{model}/{scene.scene_id}"), draws)
-                entry["floor"] = _percent(metrics.expected_tvd(sum(counts), scene.q))
-                entry["band"] = [_percent(end) for end in np.quantile(null, [0.025, 0.975])]
-                entry["p"] = (int(reaches(null, float(value)).sum()) + 1) / (draws + 1)
-                covered = coverage_null(counts, scene.q) if sum(counts) <= COVERAGE_LIMIT else None
-                entry["coverage"] = _percent(metrics.coverage(counts))
-                entry["coverage_if_q"] = _percent(expected_coverage(sum(counts), scene.q))
-                entry["coverage_if_q_band"] = [_percent(covered.low), _percent(covered.high)] if covered else None
+                entry |= _beside_tvd(counts, scene.q, float(value), null)
                 nulls.append(_NullCell(sum(counts), entry["metric"]["value"], null))
             else:
                 mass = unseen(counts)
@@ -189,6 +188,36 @@ def _track(
             "value": None if blockers else round(metrics.scene_pass_rate(len(passing), len(scenes)), 12),
         },
     }
+
+
+def _beside_tvd(counts: list[int], q: Sequence[float], value: float, null: FloatArray) -> dict[str, Any]:
+    """Return what stands beside a scene's TVD when its rollouts are independent; `null` holds TVDs (draws,) under q."""
+    n = sum(counts)
+    covered = coverage_null(counts, q) if n <= COVERAGE_LIMIT else None
+    return {
+        "floor": _percent(metrics.expected_tvd(n, q)),
+        "band": [_percent(end) for end in np.quantile(null, [0.025, 0.975])],
+        "p": (int(reaches(null, value).sum()) + 1) / (null.size + 1),
+        "coverage": _percent(metrics.coverage(counts)),
+        "coverage_if_q": _percent(expected_coverage(n, q)),
+        "coverage_if_q_band": [_percent(covered.low), _percent(covered.high)] if covered else None,
+    }
+
+
+def _without_independence(rows: Sequence[Row], scene: Expected, rules: Rules, generator: Generator) -> dict[str, Any]:
+    """Return what may stand beside a TVD of quota or coupled rollouts: no floor, band or p, which assume independence.
+
+    A quota set: the rounding that a perfect judge would score. Coupled groups (consecutive repeats): an interval from whole
+    groups resampled. Nothing for coverage, which has no reference.
+    """
+    if scene.q is None:
+        return {}
+    if rules.sampling == "quota":
+        return {"quota_residual": _percent(quota_residual(scene.q, len(rows)))}
+    position = {label: index for index, label in enumerate(scene.outcomes)}
+    slots = [-1 if r.outcome_label is None else position[r.outcome_label] for r in sorted(rows, key=lambda r: r.repeat)]
+    interval = group_bootstrap(group_counts(slots, len(position), rules.group), scene.q, generator)
+    return {"interval_groups": [_percent(interval.low), _percent(interval.high)]}
 
 
 def _percent(value: Any) -> float:

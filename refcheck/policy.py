@@ -18,6 +18,7 @@ from pydantic import Field
 from refcheck import metrics
 from refcheck.labels import Problems, Row, Strict, check_name, json_lines, parse_json, parse_model, read_text, shown
 from refcheck.metrics import Q_TOLERANCE
+from refcheck.tally import Sampling
 
 Track = Literal["calibration", "coverage"]
 TRACKS: tuple[Track, ...] = ("calibration", "coverage")
@@ -29,7 +30,8 @@ SCENES, REPEATS = 25, 50
 class Rules:
     """What the benchmark holds a policy to, with PAWBench's values as defaults; `partial` takes any roster and repeats.
 
-    `gate` says what more nulls than `maximum_nulls` of 50 mean at another K: that `count`, or that `share` of K.
+    `gate` says what more nulls than `maximum_nulls` of 50 mean at another K: that `count`, or that `share` of K. `group` is
+    the size of a `coupled` group, consecutive repeats (PAWBench's C2C noise: 5).
     """
 
     roster: int = SCENES
@@ -37,6 +39,8 @@ class Rules:
     maximum_nulls: int = metrics.MAXIMUM_NULLS
     gate: Literal["count", "share"] = "count"
     partial: bool = False
+    sampling: Sampling = "iid"
+    group: int = 5
 
     def limit(self, rollouts: int) -> int:
         """Return how many nulls a scene of so many rollouts may have."""
@@ -214,6 +218,13 @@ def _policy(scenes: list[Expected], models: tuple[str, ...] | None, where: objec
                     where,
                     f"scene {shown(scene.scene_id)} expects {len(scene.repeats)} repeats, {whose} 0 to {rules.repeats - 1}; "
                     "partial=true scores it as it is",
+                )
+        for scene in held if rules.sampling == "coupled" else ():
+            if len(scene.repeats) % rules.group or len(scene.repeats) // rules.group < 2:
+                problems.add(
+                    where,
+                    f"scene {shown(scene.scene_id)} expects {len(scene.repeats)} repeats: they must make at least two whole "
+                    f"groups of group={rules.group}",
                 )
     if not scenes:
         problems.add(where, "holds no scene")

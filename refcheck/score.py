@@ -40,6 +40,14 @@ OPTIONS = (
         choices=("count", "share"),
     ),
     Option("minimum_valid", "int", 30, "PAWBench: the pooled null is given for these cells too", low=1, high=1_000_000),
+    Option(
+        "sampling",
+        "str",
+        "iid",
+        "PAWBench: how rollouts were sampled; all but iid have no floor, band or p",
+        choices=("iid", "quota", "coupled"),
+    ),
+    Option("group", "int", 5, "PAWBench: rollouts of a coupled group, consecutive repeats", low=2, high=1_000_000),
     Option("extraction", "str", EXTRACTION, "how bins came from clips; any other than the published makes mnTV partial"),
     Option("bins", "bool", False, "write CaliBench cells as <scene>_<model>_bins.json into out="),
     Option("draws", "int", 50_000, "Monte-Carlo draws of each null and of the bootstrap", low=1_000, high=1_000_000),
@@ -56,6 +64,11 @@ def run(request: Request) -> Answer:
     labels = Labels() if values["data"] is None else read_labels(Path(values["data"]), values["by"])
     if values["bins"]:
         score_files.check_bins(labels, request.out)
+    if values["sampling"] != "iid" and (labels.cells or labels.swept):
+        raise UserError(
+            f"sampling={values['sampling']}: CaliBench's scores and tests assume independent rollouts, so quota or "
+            "coupled ones are not scored"
+        )
     rules = _rules(values)
     held_to = _policy(labels, values, rules)
     rows = policy.check_rows(labels.rows, held_to) if held_to else {}
@@ -108,14 +121,15 @@ def run(request: Request) -> Answer:
                 rows, held_to, streams, values["draws"], advance, rules, values["minimum_valid"]
             )
             tables += score_tables.track_tables(result["pawbench"])
-            result["pawbench"]["pairs"] = pairs.evaluate(
-                result["pawbench"], held_to, lambda name: generator_for(f"pairs/{name}"), values["draws"]
-            )
-            tables += pairs.tables(result["pawbench"]["pairs"])
-            result["pawbench"]["comparisons"] = compare.pawbench(
-                result["pawbench"], held_to, lambda name: generator_for(f"compare/{name}"), values["draws"]
-            )
-            tables += compare.pawbench_tables(result["pawbench"]["comparisons"])
+            if values["sampling"] == "iid":
+                result["pawbench"]["pairs"] = pairs.evaluate(
+                    result["pawbench"], held_to, lambda name: generator_for(f"pairs/{name}"), values["draws"]
+                )
+                tables += pairs.tables(result["pawbench"]["pairs"])
+                result["pawbench"]["comparisons"] = compare.pawbench(
+                    result["pawbench"], held_to, lambda name: generator_for(f"compare/{name}"), values["draws"]
+                )
+                tables += compare.pawbench_tables(result["pawbench"]["comparisons"])
             if request.out:
                 with output.atomic(request.out / "metrics.json") as path:
                     path.write_text(output.to_json(pawbench.official(result["pawbench"])), "utf-8")
@@ -127,7 +141,15 @@ def run(request: Request) -> Answer:
 
 
 def _rules(values: Mapping[str, Any]) -> policy.Rules:
-    return policy.Rules(values["roster"], values["repeats"], values["maximum_nulls"], values["gate"], values["partial"])
+    return policy.Rules(
+        values["roster"],
+        values["repeats"],
+        values["maximum_nulls"],
+        values["gate"],
+        values["partial"],
+        values["sampling"],
+        values["group"],
+    )
 
 
 def _policy(labels: Labels, values: Mapping[str, Any], rules: policy.Rules) -> policy.Policy | None:
