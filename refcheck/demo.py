@@ -1,4 +1,4 @@
-"""The whole story in one run: certify three scenes, test a judge on known clips, score three models, write the page.
+"""The whole story in one run: certify three scenes and draw them, test a judge on known clips, score models, write the page.
 
 It computes everything anew, by the verbs that a user has, and stops at the first that does not succeed.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -17,13 +18,15 @@ from typing import Any
 from refcheck import app, options
 from refcheck.command import COMPLETED, USER_MISTAKE, Option, UserError
 
-SUMMARY = "certificates, controls, scores and the page, all computed now"
+SUMMARY = "certificates, pictures, controls, scores and the page, all computed now"
 OPTIONS = (
     Option("seed", "int", 0, "seed of launches and draws", low=0, high=2**64 - 1),
     Option("workers", "int", None, "processes, by default one a core", low=1, high=1024),
     Option("k", "int", 50, "clips that the judge reads", low=1, high=1000),
 )
+SCENES = "scenes=calibench/dice,pawbench/A-01,calibench/galton_board"
 NOT_OURS = ("  json=", "  overwrite=")
+WITH_WORKERS = ("verify", "render", "controls")
 FOLDER = Path("out/demo")
 OUTCOMES = Path(__file__).parent / "data" / "calibench_outcomes.csv"
 
@@ -49,6 +52,7 @@ def steps(seed: int = 0, k: int = 50) -> tuple[Step, ...]:
         Step("Certify the die", "verify", "verify-dice", (die, coarse, limit, seeded)),
         Step("Certify the coin", "verify", "verify-coin", ("scene=pawbench/A-01", coarse, limit, seeded)),
         Step("Certify the Galton board", "verify", "verify-board", ("scene=calibench/galton_board", limit, seeded)),
+        Step("Draw the three scenes, a clip of each outcome", "render", "render", (SCENES, "sheet=true", seeded)),
         Step("Judge clips of known outcome", "controls", "controls", (die, f"k={k}", "judge=trained", seeded)),
         Step("Score three published models", "score", "score", (f"data={OUTCOMES}", seeded)),
     )
@@ -78,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     workers = () if values["workers"] is None else (f"workers={values['workers']}",)
     for number, step in enumerate(plan, 1):
         _say(f"\n[{number}/{len(plan) + 1}] {step.title}: quincunx {step.verb} {' '.join(step.words)}")
-        own = workers if step.verb in ("verify", "controls") else ()
+        own = workers if step.verb in WITH_WORKERS else ()
         status = _run([step.verb, *step.words, *own, f"out={out / step.folder}", "overwrite=true"], begun)
         if status != COMPLETED:
             return status
@@ -87,7 +91,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if status == COMPLETED:
         _say("\n" + "\n".join(summary(out)))
         _say(f"\nThe page: {(out / 'report.html').resolve()}  ({time.monotonic() - begun:.0f} s in all, on {_cores()} cores)")
+        _say(following(Path(sys.executable).parent, Path.cwd()))
     return status
+
+
+def following(programs: Path, here: Path) -> str:
+    """Return how to use the command line next, its programs being in `programs`, from the folder `here`."""
+    near = programs.relative_to(here) if programs.is_relative_to(here) else programs
+    if (programs / "activate").is_file():
+        first, command = f"`. {shlex.quote(str(near / 'activate'))}`, then ", "quincunx"
+    else:
+        first, command = "", shlex.quote(str(near / "quincunx"))
+    return f"Next, the command line: {first}`{command} list` for the scenes, `{command} --help` for the verbs."
 
 
 def _run(words: list[str], begun: float) -> int:
@@ -114,7 +129,7 @@ def summary(out: Path) -> list[str]:
                 f"the judge answered {sum(result['judged']['counts'])} of {result['k']} clips; right in "
                 f"{_percent(result['accuracy'])} of its answers"
             )
-        for name, model in result.get("models", {}).items():
+        for name, model in sorted(result.get("models", {}).items(), key=lambda item: item[1]["mntv"]["value"]):
             mntv = model["mntv"]
             lines.append(
                 f"{name}: mnTV {mntv['value']:.4f} (95 % {mntv['ci95'][0]:.3f} to {mntv['ci95'][1]:.3f}; "

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from refcheck.command import Answer, Option, Request, UserError
 
-SUMMARY = "one page of every result under a folder: certificates, controls, scores"
+SUMMARY = "one page of every result under a folder: certificates, pictures, controls, scores"
 OPTIONS = (Option("data", "path", ..., "folder with results, itself or below; the page goes there unless out= is given"),)
 USES_SCENES = False
 
@@ -20,8 +21,9 @@ def run(request: Request) -> Answer:
     """Write the page. Raises `UserError` for results that may not be shown, all problems at once."""
     from refcheck.output import atomic
     from refcheck.report.collect import collect
+    from refcheck.report.numbers import several
     from refcheck.report.page import page
-    from refcheck.report.schema import Certificates, Controls, Score
+    from refcheck.report.schema import Certificates, Controls, Rendered, Score
 
     data = Path(request.values["data"])
     where = (request.out or data) / PAGE
@@ -31,12 +33,21 @@ def run(request: Request) -> Answer:
     text = page(material, datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
     with atomic(where) as temporary:
         temporary.write_text(text, "utf-8")
-    counts = {
+    counts: dict[str, Any] = {
         "certificates": sum(len(result.body.certificates) for result in material.of(Certificates)),
         "controls": len(material.of(Controls)),
         "scores": len(material.of(Score)),
+        "scenes_in_pictures": len({one.scene for result in material.of(Rendered) for one in result.body.scenes}),
         "not_shown": [result.name for result in material.results if result.body is None],
         "not_ours": list(material.others),
     }
-    told = f"{counts['certificates']} certificates, {counts['controls']} controls and {counts['scores']} scores on {where}"
-    return Answer({"page": where.name, **counts}, (told,))
+    told = (
+        f"{several(counts['certificates'], 'certificate')}, {several(counts['controls'], 'control')} and "
+        f"{several(counts['scores'], 'score')} on {where}; {several(counts['scenes_in_pictures'], 'scene')} in pictures"
+    )
+    lines = [told]
+    if not_drawn := [f"{result.name} ({result.header.verb})" for result in material.results if result.body is None]:
+        lines.append(f"Found but not drawn on the page, which has no form for them: {', '.join(not_drawn)}")
+    if material.others:
+        lines.append(f"Passed over, no results of quincunx: {', '.join(material.others)}")
+    return Answer({"page": where.name, **counts}, ("\n".join(lines),))

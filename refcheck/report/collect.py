@@ -19,7 +19,7 @@ from PIL import Image
 from refcheck.command import UserError
 from refcheck.labels import Problems, Strict, parse_json, parse_model, shown
 from refcheck.output import RESULT
-from refcheck.report.schema import Certificates, Controls, Header, Score
+from refcheck.report.schema import Certificates, Controls, Header, Rendered, Score
 
 MAXIMUM_BYTES = 16 << 20
 """A result with hundreds of scenes is a few megabytes."""
@@ -33,6 +33,7 @@ FORMS: dict[str, type[Strict]] = {
     "quincunx.verify/v1": Certificates,
     "quincunx.controls/v1": Controls,
     "quincunx.score/v1": Score,
+    "quincunx.render/v1": Rendered,
 }
 PAGE = "quincunx.report/"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -17,14 +17,23 @@ from scipy.stats import binomtest
 
 from refcheck import metrics
 from refcheck.inference import draw_null
-from refcheck.report import plots
+from refcheck.report import judge, plots
+from refcheck.report.about import about
 from refcheck.report.collect import Material, Result, picture
+from refcheck.report.numbers import NO_BREAK, beside, ends, fixed, in_words, percent, probability, several, share
+from refcheck.report.pictures import Pictures, all_pictures
 from refcheck.report.schema import Certificate, Certificates, Controls, Score, Verdict, probabilities
+from refcheck.report.standing import Shown, Standing, other_epsilon, standing
 from simulators.sampling import VALUES, generator
 
 DRAWS, SEED = 20_000, 0
 """Of the null bands that the page adds beside certificates."""
-REASONS = {"distance": "the distance", "nulls": "the nulls", "budget": "its budget of rollouts", "seconds": "its time limit"}
+REASONS = {
+    "distance": "the interval of TVD cleared ε",
+    "nulls": "the share of nulls cleared its limit",
+    "budget": "nothing: its budget of rollouts ran out",
+    "seconds": "nothing: its time ran out",
+}
 NOT_SHOWN = ("workers",)
 BASES = {
     "mechanism": ("mechanism", "the randomness is in the visible mechanism itself"),
@@ -34,12 +43,6 @@ BASES = {
 VERDICTS: tuple[Verdict, ...] = ("holds", "fails", "undecided", "consistent (assumption)")
 SYMBOLS = {"holds": "✓", "fails": "✕", "undecided": "?", "consistent (assumption)": "≈"}
 CLASSES = {"holds": "holds", "fails": "fails", "undecided": "undecided", "consistent (assumption)": "consistent"}
-NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-SHORT = 160  # characters of what a judge says of itself
-LEAST = 1e-5  # the smallest share worth a number of its own
-NO_BREAK = "\N{NO-BREAK SPACE}"
-PER_CENT = f"{NO_BREAK}%"
-SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 EVIDENCE = {
     "second_integrator": "second integrator",
     "step_halving": "step halving",
@@ -49,13 +52,20 @@ EVIDENCE = {
 
 def page(material: Material, created: str) -> str:
     """Return the page as HTML. Raises `UserError` for a picture that may not be shown."""
-    certificates = [
-        _certificate(one, result, f"c{index}-{place}")
+    pictures = all_pictures(material)
+    shown = [
+        (result, Shown(one, about(result, one.scene, one.stream), f"c{index}-{place}", bool(result.header.config.overrides)))
         for index, result in enumerate(material.of(Certificates))
         for place, one in enumerate(result.body.certificates)
     ]
-    controls = [_controls(result, f"k{index}") for index, result in enumerate(material.of(Controls))]
-    scores = [_score(result, f"s{index}") for index, result in enumerate(material.of(Score))]
+    tested = [one for _, one in shown]
+    drawn: set[tuple[str, str]] = set()
+    certificates = [_certificate(one, result, pictures, drawn) for result, one in shown]
+    controls = [_controls(result) for result in material.of(Controls)]
+    scores = [_score(result, f"s{index}", tested) for index, result in enumerate(material.of(Score))]
+    pawbench_ranks = [name for one in scores for name, _ in one["models"]]
+    for one in scores:
+        one["tracks"] = _tracks(one["it"], pawbench_ranks, tested)
     environment = Environment(
         loader=PackageLoader("refcheck.report", "."),
         autoescape=select_autoescape(default=True, default_for_string=True),
@@ -64,28 +74,34 @@ def page(material: Material, created: str) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        {"fixed": fixed, "share": share, "percent": percent, "probability": probability, "ends": ends, "count": "{:,}".format}
+        {
+            "fixed": fixed,
+            "share": share,
+            "percent": percent,
+            "probability": probability,
+            "ends": ends,
+            "count": "{:,}".format,
+            "several": several,
+        }
     )
     return environment.get_template("page.html.j2").render(
         created=created,
         version=version("quincunx"),
-        headline=headline([one["it"] for one in certificates]),
-        by_basis=by_basis([one["it"] for one in certificates]),
+        headline=headline([one.it for one in tested]),
+        by_basis=by_basis([one.it for one in tested]),
+        pairs=pairs(tested),
         verdicts=VERDICTS,
         symbols=SYMBOLS,
         classes=CLASSES,
         certificates=certificates,
+        pictures=[one for key, one in pictures.items() if key not in drawn and one.sheet],
         controls=controls,
         scores=scores,
         draws=DRAWS,
         provenance=[_origin(result) for result in material.results],
+        not_drawn=[(result.name, result.header.verb) for result in material.results if result.body is None],
         others=material.others,
     )
-
-
-def in_words(count: int) -> str:
-    """Return a small number as a word."""
-    return NUMBERS[count] if 0 <= count < len(NUMBERS) else f"{count:,}"
 
 
 def headline(certificates: Sequence[Certificate]) -> str:
@@ -132,8 +148,9 @@ def meaning(one: Certificate) -> str:
         parts = []
         if one.lower > one.epsilon:
             parts.append(
-                f"In this physics the outcomes do not follow the reference: their distribution is at least {at_least} away "
-                f"from it, and {epsilon} was allowed. The scene, or the reference, has to change."
+                f"The scene as built here does not give the reference: its outcomes are at least {at_least} away from it, and "
+                f"{epsilon} was allowed. The geometry, the materials and the strength of the action are those listed below; "
+                "another build of the scene may give another distribution."
             )
         if one.null_rate.lower > one.null_rate.limit:
             parts.append(
@@ -153,7 +170,20 @@ def meaning(one: Certificate) -> str:
     )
 
 
-def _certificate(one: Certificate, result: Result, identity: str) -> dict[str, Any]:
+def pairs(tested: Sequence[Shown]) -> list[tuple[str, str]]:
+    """Return the scenes that share their launches with another scene on the page, and that scene: one evidence, not two."""
+    here = {one.it.scene for one in tested}
+    found = [(one.it.scene, one.about.pair.base) for one in tested if one.about.pair and one.about.pair.base in here]
+    return list(dict.fromkeys(found))
+
+
+def _certificate(
+    shown: Shown, result: Result, pictures: Mapping[tuple[str, str], Pictures], drawn: set[tuple[str, str]]
+) -> dict[str, Any]:
+    one, key = shown.it, (shown.it.scene, shown.it.digest)
+    seen, again = pictures.get(key), key in drawn
+    if seen:
+        drawn.add(key)
     counts, outcomes = one.tally.counts, one.tally.outcomes
     q, valid = probabilities(one.q, outcomes), sum(counts)
     band = None
@@ -167,16 +197,24 @@ def _certificate(one: Certificate, result: Result, identity: str) -> dict[str, A
     told = "; ".join(f"{row['outcome']}: {share(row['share'])}, reference {share(row['expected'])}" for row in rows)
     return {
         "it": one,
-        "title": _title(result, one.scene),
+        "about": shown.about,
+        "link": shown.link,
+        "other_epsilon": other_epsilon(one, shown.about),
+        "overrides": result.header.config.overrides,
+        "pictures": None if again else seen,
+        "pictured_above": again,
+        "p": probability(
+            one.p_value.value, one.p_value.draws if one.p_value.method == "monte_carlo" else 0, one.p_value.reached
+        ),
         "meaning": meaning(one),
-        "ended_by": " and ".join(REASONS.get(reason, reason) for reason in one.reason.split(" and ")),
+        "decided_by": " and ".join(REASONS.get(reason, reason) for reason in one.reason.split(" and ")),
         "basis": BASES[one.basis],
         "valid": valid,
         "rows": rows,
         "nulls": sorted(((name, count) for name, count in one.tally.nulls.items() if count), key=lambda item: -item[1]),
         "floor": float(metrics.expected_tvd(valid, q)) if valid else None,
         "band": band,
-        "shares": Markup(plots.shares(outcomes, counts, q, f"Share of each outcome. {told}", f"{identity}a")),
+        "shares": Markup(plots.shares(outcomes, counts, q, f"Share of each outcome. {told}", f"{shown.link}a")),
         "distance": Markup(
             plots.distance(
                 one.tvd,
@@ -185,7 +223,7 @@ def _certificate(one: Certificate, result: Result, identity: str) -> dict[str, A
                 one.epsilon,
                 band,
                 f"TVD {fixed(one.tvd)}, interval {ends([one.lower, one.upper])}, epsilon {one.epsilon:g}",
-                f"{identity}b",
+                f"{shown.link}b",
             )
         )
         if band and one.tvd is not None
@@ -195,12 +233,7 @@ def _certificate(one: Certificate, result: Result, identity: str) -> dict[str, A
     }
 
 
-def _title(result: Result, scene: str) -> str:
-    title = result.header.config.scenes.get(scene, {}).get("title")
-    return title if isinstance(title, str) and 0 < len(title) <= 200 else scene
-
-
-def _controls(result: Result, identity: str) -> dict[str, Any]:
+def _controls(result: Result) -> dict[str, Any]:
     it: Controls = result.body
     answered = it.answered
     right = it.right
@@ -209,9 +242,9 @@ def _controls(result: Result, identity: str) -> dict[str, Any]:
     outcomes = set(it.outcomes)
     return {
         "it": it,
-        "title": _title(result, it.scene),
+        "title": about(result, it.scene).title,
         "judge": str(it.judge.get("name", "unnamed"))[:100],
-        "described": [(str(key)[:60].replace("_", " "), _short(said)) for key, said in it.judge.items() if key != "name"][:20],
+        "described": judge.described(it.judge),
         "distances": [
             ("true outcomes", it.tvd_truth, it.floor, it.band, it.score_truth),
             ("as judged", it.tvd_judged, it.floor_judged, it.band_judged, it.score_judged),
@@ -245,16 +278,7 @@ def _controls(result: Result, identity: str) -> dict[str, Any]:
     }
 
 
-def _short(value: object) -> str:
-    """Return a value of the judge's own description as a few words."""
-    if isinstance(value, dict):
-        return ", ".join(f"{key}: {_short(said)}" for key, said in value.items())[:SHORT] or "none"
-    if isinstance(value, list):
-        return ", ".join(map(_short, value))[:SHORT] or "none"
-    return (fixed(value, 3) if isinstance(value, float) else str(value))[:SHORT]
-
-
-def _score(result: Result, identity: str) -> dict[str, Any]:
+def _score(result: Result, identity: str, tested: Sequence[Shown]) -> dict[str, Any]:
     it: Score = result.body
     models = sorted(it.models.items(), key=lambda item: item[1].mntv.value)
     rows = [
@@ -262,13 +286,49 @@ def _score(result: Result, identity: str) -> dict[str, Any]:
         for name, one in ((name, model.mntv) for name, model in models)
     ]
     told = "; ".join(f"{row.name} {row.value:.3f}, 95 % {ends([row.low, row.high], 3)}" for row in rows)
+    standings = {
+        (name, scene): standing(tested, f"calibench/{scene}", dict(zip(cell.outcomes, cell.q, strict=True)))
+        for name, model in models
+        for scene, cell in model.cells.items()
+    }
     return {
         "it": it,
         "models": models,
         "plot": Markup(plots.models(rows, f"mnTV of each model. {told}", f"{identity}m")) if rows else "",
-        "tracks": list(it.pawbench.tracks.items()) if it.pawbench else [],
+        "standings": standings,
+        "failed": _named(standings, lambda one: one.fails),
+        "checked": _named(standings, lambda one: bool(one.link)),
+        "scenes": _named(standings, lambda one: True),
         "from": result.name,
     }
+
+
+def _named(standings: Mapping[tuple[str, str], Standing], wanted: Callable[[Standing], bool]) -> list[str]:
+    return list(dict.fromkeys(scene for (_, scene), one in standings.items() if wanted(one)))
+
+
+def _tracks(it: Score, ranks: Sequence[str], tested: Sequence[Shown]) -> list[dict[str, Any]]:
+    """Return PAWBench's tracks, models in the order of the page's other tables, the rest by their average."""
+    tracks = []
+    for name, track in it.pawbench.tracks.items() if it.pawbench else ():
+        best = 1.0 if name == "calibration" else -1.0  # a distance is better low, a coverage high
+
+        def order(item: tuple[str, Any], best: float = best) -> tuple[int, float]:
+            rank = ranks.index(item[0]) if item[0] in ranks else len(ranks)
+            average = item[1].track_average
+            return rank, best * average.value if average else float("inf")
+
+        scenes = {scene.scene_id for model in track.models.values() for scene in model.scenes}
+        standings = {scene: standing(tested, f"pawbench/{scene}", None) for scene in sorted(scenes)}
+        tracks.append(
+            {
+                "name": name,
+                "models": sorted(track.models.items(), key=order),
+                "standings": standings,
+                "failed": [scene for scene, one in standings.items() if one.fails] if name == "calibration" else [],
+            }
+        )
+    return tracks
 
 
 def command(result: Result) -> str:
@@ -298,41 +358,3 @@ def _origin(result: Result) -> dict[str, Any]:
         "shown": result.body is not None,
         "command": command(result),
     }
-
-
-def fixed(value: float | None, digits: int = 4) -> str:
-    """Return a number with fixed decimals; an unscored one is a dash, never 0."""
-    return "–" if value is None else f"{value:.{digits}f}".replace("-", "−")
-
-
-def share(value: float | None) -> str:
-    """Return a share as a percentage of at most three significant digits."""
-    if value is None:
-        return "–"
-    return f"{100 * value:.3g}{PER_CENT}" if value == 0 or value >= LEAST else f"under {100 * LEAST:g}{PER_CENT}"
-
-
-def beside(value: float, other: float) -> str:
-    """Return `value` with four decimals, or as many as show on which side of `other` it lies."""
-    digits = next((digits for digits in range(4, 9) if float(f"{value:.{digits}f}") != other), 9)
-    return fixed(value, digits)
-
-
-def percent(value: float | None) -> str:
-    """Return a share as a percentage with one decimal, for a column."""
-    return "–" if value is None else f"{100 * value:.1f}{PER_CENT}"
-
-
-def probability(value: float | None) -> str:
-    """Return a p-value, a small one as a power of ten: never 0."""
-    if value is None:
-        return "–"
-    if value >= 0.001 or value == 0:
-        return f"{value:.3f}"
-    digits, exponent = f"{value:.1e}".split("e")
-    return f"{digits} × 10{str(int(exponent)).translate(SUPERSCRIPT)}"
-
-
-def ends(pair: Sequence[float] | None, digits: int = 4) -> str:
-    """Return an interval in words."""
-    return "–" if pair is None else f"{pair[0]:.{digits}f} to {pair[1]:.{digits}f}"

@@ -11,7 +11,7 @@ from math import isclose
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from refcheck import metrics
 from refcheck.labels import Strict, shown
@@ -83,6 +83,7 @@ class PValue(Strict):
     kind: Name
     method: Name
     draws: Count = 0
+    reached: Count | None = None
 
 
 class EngineSettings(Strict):
@@ -235,6 +236,37 @@ class Controls(Strict):
         return wrong + _follows("tvd_judged", self.tvd_judged, tvd(self.judged.counts, q, self.outcomes))
 
 
+class RenderedClip(Strict):
+    """One clip: the rollout it shows, and how that ended."""
+
+    index: Count
+    outcome: Name | None
+    null: Words = ""
+
+
+class RenderedScene(Strict):
+    """One scene's source image, clips and contact sheet, in `folder` below the result."""
+
+    scene: Name
+    digest: Name
+    folder: Name = "."
+    clips: Annotated[list[RenderedClip], Field(max_length=10_000)]
+    source: Words
+    sheet: Words
+    missing: list[Name] = Field(default_factory=list)
+
+
+class Rendered(Strict):
+    """The result of `render`; that of a single scene's chosen clips, which has no list, is read as a list of one."""
+
+    scenes: Annotated[list[RenderedScene], Field(min_length=1, max_length=1000)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return {"scenes": [value]} if isinstance(value, dict) and "scenes" not in value else value
+
+
 class Mntv(Strict):
     """A model's mnTV with its interval and what a model that is q would get."""
 
@@ -265,6 +297,7 @@ class ScoreCell(Strict):
     score: Number
     chi2: Number | None
     p: Share | None
+    p_reached: Count | None = None
     p_benjamini_hochberg: Share | None
     rejected: bool | None
 

@@ -30,7 +30,11 @@ def test_it_runs_the_verbs_and_writes_the_page(toy_conf, plan, tmp_path, capsys)
     assert f"toy/wedge: {one['verdict']} (TVD between {one['lower']:.4f} and {one['upper']:.4f}" in told
     for part in ("[1/3] Certify", "[2/3] Score", "[3/3] Write the page", "seedance: mnTV 0.3907 (95 %", "s since the start"):
         assert part in told
-    assert told.rstrip().splitlines()[-1].startswith(f"The page: {tmp_path.resolve() / 'report.html'}")
+    *_, where, following = told.rstrip().splitlines()
+    assert where.startswith(f"The page: {tmp_path.resolve() / 'report.html'}") and "quincunx" in following
+    assert [told.index(f"\n{name}: mnTV") for name in ("seedance", "happyhorse", "wan")] == sorted(
+        told.index(f"\n{name}: mnTV") for name in ("wan", "seedance", "happyhorse")
+    ), "models in the order of their mnTV, as on the page"
     page = (tmp_path / "report.html").read_text("utf-8")
     assert "toy/wedge" in page and "0.3907" in page
 
@@ -57,16 +61,28 @@ def test_every_step_is_a_command_that_its_verb_takes(step):
     """Parsed as the command line would, so that a renamed key or scene is found here and not in the demo."""
     asked = options.parse(app._module(step.verb), [*step.words, "out=x", "overwrite=true"])
     assert asked.overwrite
-    if step.verb in ("verify", "controls"):
+    if step.verb in demo.WITH_WORKERS:
         assert asked.scenes and "workers" in asked.values
 
 
 def test_what_it_certifies_and_reads():
-    assert [step.verb for step in demo.steps()] == ["verify", "verify", "verify", "controls", "score"]
+    assert [step.verb for step in demo.steps()] == ["verify", "verify", "verify", "render", "controls", "score"]
     words = " ".join(word for step in demo.steps(seed=3, k=7) for word in step.words)
     for part in ("calibench/dice", "pawbench/A-01", "calibench/galton_board", "judge=trained", "k=7", "calibench_outcomes.csv"):
         assert part in words
-    assert words.count("seed=3") == 5
+    assert words.count("seed=3") == 6
+    certified = {word.partition("=")[2] for step in demo.steps() if step.verb == "verify" for word in step.words[:1]}
+    assert certified == set(demo.SCENES.partition("=")[2].split(",")), "what is certified is what is drawn"
+
+
+def test_it_says_how_to_use_the_command_line_next(tmp_path):
+    """The environment that runs the demo, activated or by its path, from a folder within it or not."""
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    assert "`.venv/bin/quincunx list`" in demo.following(programs, tmp_path)
+    (programs / "activate").touch()
+    assert "`. .venv/bin/activate`, then `quincunx list`" in demo.following(programs, tmp_path)
+    assert f"`. {programs / 'activate'}`" in demo.following(programs, tmp_path / "elsewhere")
 
 
 @pytest.mark.parametrize("word", ["sed=1", "json=true", "overwrite=true", "seed=-1"])
