@@ -1,6 +1,6 @@
 """Models compared without the bias of which scenes survived: passing scenes, shared scenes, and bounds over every null.
 
-Pure functions of what was scored. It refuses to call an order supported that the choice of scenes or the nulls could turn.
+Pure functions of what was scored. It refuses to call an order supported that other scenes, or nulls imputed alike, would turn.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ def pawbench_track(
 
     Views of each pair: `passing`, each model on its own passing scenes (the track average); `intersection`, both on the
     scenes that both pass; `bounds`, both on the whole roster, failed scenes too, with every null given its best and its
-    worst outcome. The order is `supported` when all three agree on one, else `unsupported`, with the views that do not.
+    worst outcome. `lower` says which model is lower on its passing scenes, on the shared ones, with all nulls at their best
+    and with all at their worst. The order is `supported` when the four agree on one, `unsupported` otherwise; it holds
+    `whatever_the_nulls` when the two bounds do not even overlap, so that no nulls of either model could turn it.
 
     On the intersection the difference (first minus second) has a centred bootstrap interval at 95 % and a permutation p:
     outcomes are shared out anew between the models within each scene, their valid rollouts kept, p = (b + 1)/(B + 1).
@@ -117,10 +119,13 @@ def pawbench_track(
         orders = {
             "passing": order(on_passing),
             "intersection": order(pair["intersection"]["difference"]),
-            "bounds": order_of_bounds(tuple(x["bounds"]), tuple(y["bounds"])),
+            "best": order(x["bounds"][0] - y["bounds"][0]),
+            "worst": order(x["bounds"][1] - y["bounds"][1]),
         }
         agreed = len(set(orders.values())) == 1 and orders["passing"] in ("first", "second")
-        pairs.append({**pair, "lower": orders, "order": "supported" if agreed else "unsupported"})
+        apart = order_of_bounds(tuple(x["bounds"]), tuple(y["bounds"])) != "open"
+        verdict = "supported" if agreed else "unsupported"
+        pairs.append({**pair, "lower": orders, "order": verdict, "whatever_the_nulls": agreed and apart})
     return {"models": figures, "intersection": [scene.scene_id for scene in common], "pairs": pairs, "draws": draws}
 
 
@@ -255,6 +260,12 @@ def calibench_tables(compared: list[dict[str, Any]]) -> list[Table]:
     return [table]
 
 
+def _who(lower: Mapping[str, str]) -> str:
+    """Return who is lower in the four views, once where they agree."""
+    short = {"first": "1", "second": "2", "tie": "=", "open": "?"}
+    return ": " + (next(iter(lower.values())) if len(set(lower.values())) == 1 else " ".join(short[w] for w in lower.values()))
+
+
 def pawbench_tables(compared: Mapping[str, Any]) -> list[Table]:
     """Return two tables a track: models in the three views, and pairs of models."""
     made = []
@@ -281,8 +292,9 @@ def pawbench_tables(compared: Mapping[str, Any]) -> list[Table]:
         )
         table = empty_table(
             f"PAWBench {track}: differences, first minus second, on the scenes both pass",
-            "p: outcomes shared out anew within each scene. Order: unsupported where passing scenes, shared scenes and "
-            "bounds do not agree on which model is lower; in brackets who is lower in each, open where bounds overlap." + told,
+            "p: outcomes shared out anew within each scene. Order: who is lower on passing scenes, on shared "
+            "scenes, with all nulls at best and at worst; unsupported where these differ; * where the bounds do not overlap "
+            "either, so that no nulls could turn it." + told,
             *("first", "second", "order", "scenes", "difference", "95 %", "p"),
             left=3,
         )
@@ -291,7 +303,7 @@ def pawbench_tables(compared: Mapping[str, Any]) -> list[Table]:
             table.add_row(
                 Text(pair["first"]),
                 Text(pair["second"]),
-                f"{pair['order']} ({', '.join(pair['lower'].values())})",
+                pair["order"] + ("*" if pair["whatever_the_nulls"] else "") + _who(pair["lower"]),
                 str(on["size"]),
                 figure(on["difference"], "+.2f"),
                 span(on["ci95"], "+.1f"),

@@ -19,7 +19,7 @@ from refcheck.inference import TIE, benjamini_hochberg
 from refcheck.intervals import PSEUDO_ROLLOUTS, centred_interval
 from refcheck.metrics import FloatArray
 from refcheck.policy import Policy
-from refcheck.score_tables import empty_table, figure, p_text, span
+from refcheck.score_tables import MODELS_IN_FULL, empty_table, figure, p_text, span
 
 PUBLISHED = (
     *(("A-09", "A25"), ("A-05", "A-11"), ("A-01", "A23"), ("A-06", "A20")),
@@ -114,9 +114,9 @@ def evaluate(
 
 
 def tables(found: Mapping[str, list[dict[str, Any]]]) -> list[Table]:
-    """Return one table of pairs a model."""
+    """Return one table of pairs a model, of the first few models."""
     made = []
-    for model, entries in found.items():
+    for model, entries in list(found.items())[:MODELS_IN_FULL]:
         table = empty_table(
             f"PAWBench pairs: {model}",
             "Shift: TVD between the outcomes of the two scenes; floor: its mean without a shift; expected: between their "
@@ -136,4 +136,6 @@ def tables(found: Mapping[str, list[dict[str, Any]]]) -> list[Table]:
                 p_text(entry["p_benjamini_hochberg"]),
             )
         made.append(table)
+    if len(found) > MODELS_IN_FULL:
+        made[-1].caption = Text(f"{made[-1].caption} The pairs of the other models: result.json (out=DIR).")
     return made

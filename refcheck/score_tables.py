@@ -146,7 +146,7 @@ def track_tables(evaluation: dict[str, Any]) -> list[Table]:
             tables.append(_pooled_table(pooled))
         tables += [_scene_table(model, entry, calibration) for model, entry in list(held["models"].items())[:MODELS_IN_FULL]]
         if len(held["models"]) > MODELS_IN_FULL:
-            tables[-1].caption = Text("The scenes of the other models are in result.json (out=DIR).")
+            tables[-1].caption = Text(f"{tables[-1].caption} The scenes of the other models: result.json (out=DIR).")
     return tables
 
 

@@ -56,19 +56,19 @@ def test_three_views_by_hand(tmp_path):
     # n's bounds: scene 0 from 0 (25 to 25) to 50 (all a): (0 + 24 * 12)/25 to (50 + 24 * 12)/25.
     assert held["models"]["n"]["bounds"] == pytest.approx([11.52, 13.52])
     assert held["models"]["m"]["bounds"] == pytest.approx([10.8, 10.8])
-    assert pair["lower"] == {"passing": "first", "intersection": "first", "bounds": "first"}
-    assert pair["order"] == "supported"
+    assert pair["lower"] == dict.fromkeys(("passing", "intersection", "best", "worst"), "first")
+    assert (pair["order"], pair["whatever_the_nulls"]) == ("supported", True)
     text = drawn(answered.tables)
-    assert "supported (first, first, first)" in text and "the 24 scenes that every model passes" in " ".join(text.split())
+    assert "supported*: first" in text and "the 24 scenes that every model passes" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(
     ("rest", "orders"),
     [
         # m's average is (30 + 24 * 10)/25 = 10.8; n fails the first scene, which may be anything from 0 to 50.
-        (9, ("second", "second", "second")),  # n's bounds end at (50 + 24 * 9)/25 = 10.64
-        (9.5, ("second", "second", "open")),  # and here at 11.12
-        (10.4, ("second", "first", "open")),  # lower on its own scenes, higher on the shared ones
+        (9, ("second", "second", "second", "second")),  # n's bounds end at (50 + 24 * 9)/25 = 10.64
+        (9.5, ("second", "second", "second", "first")),  # and here at 11.12
+        (10.4, ("second", "first", "second", "first")),  # lower on its own scenes, higher on the shared ones
     ],
 )
 def test_an_order_that_changes_is_unsupported(rest, orders):
@@ -88,6 +88,7 @@ def test_an_order_that_changes_is_unsupported(rest, orders):
     (pair,) = compare.pawbench_track(scored, scenes, lambda name: np.random.default_rng(3), 1000)["pairs"]
     assert tuple(pair["lower"].values()) == orders
     assert pair["order"] == ("supported" if len(set(orders)) == 1 else "unsupported")
+    assert pair["whatever_the_nulls"] == (rest == 9)
 
 
 def test_orders():
@@ -234,3 +235,24 @@ def test_pairs_are_found_tested_and_corrected_in_two_families(tmp_path):
     assert by["A-03", "A-04"]["expected"] == 0  # both references of this policy are even
     assert "A-14: fail" in drawn(answered.tables)
     json.dumps(answered.result, allow_nan=False)
+
+
+def test_nulls_of_one_model_alone_may_turn_a_supported_order():
+    # Both have 10 nulls in 50: TVD 20 with 28 to 12, or 0 with 20 to 20. Alike imputed, n stays lower; not if m's luck differs.
+    def entry(a, b):
+        scene = {
+            "scene_id": "A",
+            "status": "pass",
+            "metric": {"value": 0.0},
+            "counts": {"a": a, "b": b},
+            "null_observations": 10,
+        }
+        average = {"value": 100 * abs(a / 40 - 0.5)}
+        return {"status": "ok", "scenes": [scene | {"metric": average}], "track_average": average}
+
+    scored = {"m": entry(28, 12), "n": entry(20, 20)}
+    (pair,) = compare.pawbench_track(scored, (SCENE,), lambda name: np.random.default_rng(3), 1000)["pairs"]
+    assert compare.imputed([28, 12], 10, SCENE) == pytest.approx((6, 26))
+    assert compare.imputed([20, 20], 10, SCENE) == pytest.approx((0, 10))
+    assert pair["bounds"] == pytest.approx([-4, 26])
+    assert (pair["order"], pair["whatever_the_nulls"]) == ("supported", False)
