@@ -5,19 +5,20 @@ It reads labels and references, never a clip; it knows no judge's error, and say
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from numpy.random import Generator
 
-from refcheck import calibench_score, compare, conditions, output, pairs, pawbench, policy, score_files, score_tables
+from refcheck import calibench_score, compare, conditions, corrected, output, pairs, pawbench, policy, score_files, score_tables
 from refcheck.calibench_score import EXTRACTION
 from refcheck.command import Answer, Option, Request, UserError
 from refcheck.labels import RECOGNISED, Labels, read_labels
 from refcheck.metrics import MAXIMUM_NULLS
 from simulators.sampling import VALUES, generator
 
+Streams = Callable[[str], Generator]
 SUMMARY = "Score outcome labels (CaliBench's or PAWBench's) beside the floor and band that chance alone gives."
 USES_SCENES = False
 OPTIONS = (
@@ -26,6 +27,7 @@ OPTIONS = (
         "human", "path", None, "a panel's CSV (scene,model,seed,vlm and human or human_1, human_2, ...), beside data= or alone"
     ),
     Option("by", "str", None, "column of a swept setting in the CSV, such as condition: its values are compared"),
+    Option("judge", "path", None, "result.json of `controls`, or a folder of them: distances are corrected by its errors"),
     Option("policy", "path", None, "PAWBench's scene policy (JSON): what rows.jsonl is held to"),
     Option("package", "path", None, "PAWBench's package (a folder with scenes.jsonl), instead of policy="),
     Option("partial", "bool", False, "score a PAWBench policy that has not as many scenes and repeats as it should"),
@@ -69,6 +71,7 @@ def run(request: Request) -> Answer:
             f"sampling={values['sampling']}: CaliBench's scores and tests assume independent rollouts, so quota or "
             "coupled ones are not scored"
         )
+    confusions, controls = _judge(values)
     rules = _rules(values)
     held_to = _policy(labels, values, rules)
     rows = policy.check_rows(labels.rows, held_to) if held_to else {}
@@ -133,11 +136,38 @@ def run(request: Request) -> Answer:
             if request.out:
                 with output.atomic(request.out / "metrics.json") as path:
                     path.write_text(output.to_json(pawbench.official(result["pawbench"])), "utf-8")
+    if confusions:
+        found = _seen_through_the_judge(result, held_to, confusions, generator_for, values["draws"])
+        result["judge"] = {"files": controls, "cells": output.plain(found)}
+        tables += corrected.tables(found)
     if request.out:
         score_files.write_cells(result, request.out)
         if values["bins"]:
             score_files.write_bins(labels, request.out)
     return Answer(result, tables)
+
+
+def _judge(values: Mapping[str, Any]) -> tuple[dict[str, corrected.Confusion], dict[str, str]]:
+    """Return what `judge=` holds, nothing where it is not given."""
+    if values["judge"] is None:
+        return {}, {}
+    if values["sampling"] != "iid":
+        raise UserError(f"judge= corrects independent rollouts alone, and sampling={values['sampling']}: leave one of them out")
+    return corrected.read_controls(Path(values["judge"]))
+
+
+def _seen_through_the_judge(
+    result: Mapping[str, Any],
+    held_to: policy.Policy | None,
+    confusions: Mapping[str, corrected.Confusion],
+    generator_for: Streams,
+    draws: int,
+) -> list[dict[str, Any]]:
+    cells = corrected.calibench_cells(result["models"])
+    if held_to is not None:
+        references = {scene.scene_id: scene.q for scene in held_to.scenes if scene.q is not None}
+        cells += corrected.pawbench_cells(result["pawbench"], references)
+    return corrected.evaluate(cells, confusions, lambda name: generator_for(f"judge/{name}"), draws)
 
 
 def _rules(values: Mapping[str, Any]) -> policy.Rules:
