@@ -147,3 +147,61 @@ def distance_interval(counts: Counts, q: ArrayLike, alpha: float = 0.05, *, samp
     best = minimize_scalar(lambda u: -gain(u), bounds=(0, 1), method="bounded", options={"xatol": 1e-6})
     high = max(float(-best.fun), *(gain(u) for u in mine))
     return DistanceInterval(low, float(min(1.0, high)), distance, int(n), alpha)
+
+
+@dataclass(frozen=True)
+class EarlyScore:
+    """A score that stopped when it knew enough: the interval then, the log e-value of p = q, and what it used.
+
+    `stopped` tells whether the wanted width was reached; `valid` and `nulls` are the rollouts taken by then.
+    """
+
+    interval: DistanceInterval
+    log_e_value: float
+    valid: int
+    nulls: int
+    stopped: bool
+
+
+def score_until(
+    outcomes: ArrayLike,
+    q: ArrayLike,
+    width: float,
+    alpha: float = 0.05,
+    look: int = 10,
+    *,
+    sampling: Sampling = "iid",
+) -> EarlyScore:
+    """Take rollouts in their order until TVD(p, q) is known to `width`, looking after every `look`-th: the rest is saved.
+
+    The interval of `distance_interval` holds at all looks at once, so that stopping when it is narrow enough, or sooner for
+    any other reason, leaves it valid at 1 - alpha.
+
+    Args:
+        outcomes: (t,) positions in q in index order, -1 for a null.
+        q: reference (k,).
+        width: wanted, in (0, 1).
+        alpha: chance that the interval ever misses.
+        look: rollouts between two looks.
+        sampling: anything but `iid` is refused.
+    """
+    require_iid(sampling, "a score that stops early")
+    p, y = check_q(q), np.asarray(outcomes)
+    if y.ndim != 1 or (y.size and (not np.issubdtype(y.dtype, np.integer) or y.min() < -1 or y.max() >= p.size)):
+        raise ValueError(f"`outcomes` must be (t,) integers from -1 to {p.size - 1}")
+    if not 0 < width < 1 or look < 1:
+        raise ValueError(f"`width` must be in (0, 1) and `look` at least 1, got {width} and {look}")
+    interval, taken = distance_interval(np.zeros(p.size), p, alpha), 0
+    while taken < y.size and interval.high - interval.low > width:
+        taken = min(taken + look, y.size)
+        seen = y[:taken]
+        interval = distance_interval(np.bincount(seen[seen >= 0], minlength=p.size), p, alpha)
+    seen = y[:taken]
+    counts = np.bincount(seen[seen >= 0], minlength=p.size)
+    return EarlyScore(
+        interval=interval,
+        log_e_value=float(log_e_value(counts, p)),
+        valid=interval.n,
+        nulls=taken - interval.n,
+        stopped=interval.high - interval.low <= width,
+    )

@@ -151,6 +151,70 @@ def p_value(
     return monte_carlo_p_value(x, p, draw_null(n, p, generator, draws), kind)
 
 
+def exact_multinomial_p_value(counts: Counts, q: ArrayLike, *, sampling: Sampling = "iid") -> float:
+    """Exact multinomial test: q's probability of every tally no likelier than `counts` (k,). Raises over a large lattice.
+
+    Tallies are ordered by their own probability, as in the exact binomial test (k = 2), with its tie tolerance of 1e-7.
+    """
+    x, p = iid_counts(counts, "a p-value", sampling), check_q(q)
+    n = int(x.sum())
+    if lattice_size(n, p.size) > LATTICE:
+        raise ValueError(f"{lattice_size(n, p.size)} tallies are too many to sum, at most {LATTICE}; use Monte Carlo")
+    law = scipy.stats.multinomial.pmf(lattice(n, p.size), n, p / p.sum())
+    observed = scipy.stats.multinomial.pmf(x, n, p / p.sum())
+    return float(min(1.0, law[law <= observed * (1 + 1e-7)].sum()))
+
+
+def p_values(
+    counts: ArrayLike,
+    q: ArrayLike,
+    generator: Generator,
+    *,
+    kind: Statistic = "chi_square",
+    draws: int = 10_000,
+    sampling: Sampling = "iid",
+) -> FloatArray:
+    """Return p-values (...) of many cells at once, each as `p_value` gives it; NaN for a cell without a valid rollout.
+
+    Cells of equal n and reference share one lattice or one null, so that ten thousand cells cost little more than one; their
+    Monte-Carlo errors are then not independent.
+
+    Args:
+        counts: (..., k).
+        q: (k,) or (..., k).
+        generator: source of the nulls.
+        kind: the statistic.
+        draws: of each Monte-Carlo null.
+        sampling: anything but `iid` is refused.
+    """
+    x, p = iid_counts(counts, "a p-value", sampling), check_q(q)
+    statistic = np.asarray(STATISTICS[kind](x, p))
+    shape = statistic.shape
+    x, p = (np.broadcast_to(part, (*shape, x.shape[-1])).reshape(-1, x.shape[-1]) for part in (x, p))
+    values, flat = np.full(len(x), nan), statistic.ravel()
+    cells, where = np.unique(np.column_stack([x.sum(-1), p]), axis=0, return_inverse=True)
+    for i, cell in enumerate(cells):
+        n, reference, mine = int(cell[0]), cell[1:], np.flatnonzero(where.ravel() == i)
+        if n == 0:
+            continue
+        exact = lattice_size(n, reference.size) <= LATTICE
+        if exact:
+            tallies = lattice(n, reference.size)
+            drawn = np.asarray(STATISTICS[kind](tallies, reference))
+            weight = scipy.stats.multinomial.pmf(tallies, n, reference / reference.sum())
+        else:
+            null = draw_null(n, reference, generator, draws)
+            drawn = null.chi_square if kind == "chi_square" else null.tvd
+            weight = np.ones(draws)
+        order = np.argsort(drawn)
+        above = np.append(np.cumsum(weight[order][::-1])[::-1], 0.0)  # tails summed directly, from their far end
+        observed = flat[mine]
+        edge = observed - TIE * np.where(np.isfinite(observed), np.maximum(1.0, observed), 0.0)
+        tail = above[np.searchsorted(drawn[order], edge, side="left")]
+        values[mine] = np.minimum(tail, 1.0) if exact else (tail + 1) / (draws + 1)
+    return values.reshape(shape)
+
+
 def benjamini_hochberg(p: ArrayLike) -> FloatArray:
     """Adjusted p-values (t,) of t tests: reject those below the false-discovery rate wanted. NaN (untested) stays NaN.
 

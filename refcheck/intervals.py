@@ -15,7 +15,9 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from refcheck import metrics
-from refcheck.metrics import FloatArray, check_counts, check_q
+from refcheck.matched import draw_tallies
+from refcheck.metrics import Counts, FloatArray, check_counts, check_q, iid_counts
+from refcheck.tally import Sampling
 
 CellCounts = tuple[ArrayLike, int, ArrayLike]
 """Counts (k,), nulls and reference (k,) of one cell of independent rollouts."""
@@ -82,6 +84,33 @@ def difference_interval(difference: FloatArray, replicates: FloatArray, level: f
     return Interval(max(0.0, distance - down), min(1.0, distance + max(0.0, up)), level, len(replicates))
 
 
+def redraw_shares(counts: FloatArray, generator: Generator, draws: int) -> FloatArray:
+    """Return shares (draws, k) redrawn around the observed ones with the spread of slightly shrunk ones."""
+    n = int(counts.sum())
+    shrunk = (counts + PSEUDO_ROLLOUTS / counts.size) / (n + PSEUDO_ROLLOUTS)
+    return generator.multinomial(n, shrunk, size=draws) / n - shrunk + counts / n
+
+
+def tvd_interval(
+    counts: Counts,
+    q: ArrayLike,
+    generator: Generator,
+    draws: int = 10_000,
+    level: float = 0.95,
+    *,
+    sampling: Sampling = "iid",
+) -> Interval:
+    """Interval of the TVD(p, q) that endless rollouts would show, from one cell's counts (k,) (`difference_interval`).
+
+    Beside a TVD, which lies above it by up to the floor. Raises `ValueError` without a valid rollout, or for a tally that is
+    not i.i.d.
+    """
+    x, p = iid_counts(counts, "an interval of TVD", sampling), check_q(q)
+    if x.shape != p.shape or x.ndim != 1 or x.sum() < 1:
+        raise ValueError(f"`counts` and `q` must be (k,) alike with a valid rollout, got shapes {x.shape} and {p.shape}")
+    return difference_interval(x / x.sum() - p, redraw_shares(x, generator, draws) - p, level)
+
+
 def _scores(redrawn: ArrayLike, size: int, q: FloatArray) -> FloatArray:
     """Scores (...) of tallies (..., k + 1), nulls last, of `size` rollouts; the floor is looked up, n takes few values."""
     counts = np.asarray(redrawn)[..., :-1]
@@ -112,7 +141,7 @@ def _bootstrap(cells: Sequence[CellCounts], generator: Generator, draws: int, ps
         tally, size, p = _observed(item)
         value += float(_scores(tally, size, p))
         shares = (tally + pseudo / tally.size) / (size + pseudo)
-        total += _scores(generator.multinomial(size, shares, size=draws), size, p)
+        total += _scores(draw_tallies(size, shares, generator, draws), size, p)
     return value / len(cells), total / len(cells)
 
 

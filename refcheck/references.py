@@ -15,7 +15,7 @@ from scipy.optimize import LinearConstraint, milp
 
 from refcheck import metrics
 from refcheck.inference import Statistic, reaches
-from refcheck.intervals import PSEUDO_ROLLOUTS, Interval, difference_interval
+from refcheck.intervals import Interval, difference_interval, redraw_shares
 from refcheck.metrics import Counts, FloatArray, check_counts, check_q, iid_counts
 from refcheck.tally import Sampling
 
@@ -98,13 +98,6 @@ def two_sample_chi_square(a: ArrayLike, b: ArrayLike) -> FloatArray:
     return np.where((n[..., 0] > 0) & (m[..., 0] > 0), terms, np.nan)
 
 
-def _redraw(counts: FloatArray, generator: Generator, draws: int) -> FloatArray:
-    """Return shares (draws, k) redrawn around the observed ones with the spread of slightly shrunk ones."""
-    n = int(counts.sum())
-    shrunk = (counts + PSEUDO_ROLLOUTS / counts.size) / (n + PSEUDO_ROLLOUTS)
-    return generator.multinomial(n, shrunk, size=draws) / n - shrunk + counts / n
-
-
 @dataclass(frozen=True)
 class TwoSample:
     """Two tallies compared: the distance with the `floor` and `band` that equal laws give it, p, and an interval.
@@ -156,7 +149,7 @@ def two_sample(
     statistic = null if kind == "tvd" else two_sample_chi_square(mine, pooled - mine)
     observed = float(two_sample_tvd(x, y) if kind == "tvd" else two_sample_chi_square(x, y))
     low, high = np.quantile(null, [(1 - level) / 2, (1 + level) / 2])
-    redrawn = _redraw(x, generator, draws) - _redraw(y, generator, draws)
+    redrawn = redraw_shares(x, generator, draws) - redraw_shares(y, generator, draws)
     distance = float(two_sample_tvd(x, y))
     return TwoSample(
         tvd=distance,

@@ -15,7 +15,8 @@ from scipy.optimize import brentq
 from scipy.special import betaln, lambertw, xlog1py, xlogy
 
 from refcheck import metrics
-from refcheck.metrics import check_q
+from refcheck.metrics import check_q, require_iid
+from refcheck.tally import Sampling
 
 LOOK = 256
 """Rollouts between two looks of the sequential test: part of what a certificate means, never a setting."""
@@ -101,9 +102,19 @@ class SequentialTest:
         epsilon: the distance that matters, in (0, 1).
         alpha: error rate of each side, in (0, .5).
         null_limit: largest null rate a scene may have, in (0, 1).
+        sampling: anything but `iid` is refused.
     """
 
-    def __init__(self, q: ArrayLike, epsilon: float, alpha: float = 0.01, null_limit: float = 0.02) -> None:
+    def __init__(
+        self,
+        q: ArrayLike,
+        epsilon: float,
+        alpha: float = 0.01,
+        null_limit: float = 0.02,
+        *,
+        sampling: Sampling = "iid",
+    ) -> None:
+        require_iid(sampling, "the sequential certificate")
         self.q = check_q(q)
         if self.q.ndim != 1:
             raise ValueError(f"`q` must have shape (k,), got {self.q.shape}")

@@ -128,6 +128,33 @@ def test_the_interval_closes_on_the_truth():
     assert widths[-1] < 0.03
 
 
+def test_a_score_stops_when_it_knows_enough_and_not_before():
+    rng = np.random.default_rng(5)
+    y = rng.choice([-1, 0, 1], size=20_000, p=[0.1, 0.6, 0.3])
+    found = anytime.score_until(y, [0.5, 0.5], 0.1, look=50)
+    assert found.stopped
+    assert (found.valid + found.nulls) % 50 == 0
+    seen = y[: found.valid + found.nulls]
+    counts = np.bincount(seen[seen >= 0], minlength=2)
+    assert found.interval == anytime.distance_interval(counts, [0.5, 0.5])
+    assert found.interval.high - found.interval.low <= 0.1
+    before = seen[:-50]
+    earlier = anytime.distance_interval(np.bincount(before[before >= 0], minlength=2), [0.5, 0.5])
+    assert earlier.high - earlier.low > 0.1
+    assert found.interval.low <= 1 / 6 <= found.interval.high
+    assert found.log_e_value == anytime.log_e_value(counts, [0.5, 0.5])
+    assert not anytime.score_until(y[:40], [0.5, 0.5], 0.1).stopped
+    nothing = anytime.score_until(np.full(7, -1), [0.5, 0.5], 0.1)
+    assert (nothing.valid, nothing.nulls, nothing.interval.high, nothing.log_e_value) == (0, 7, 1, 0)
+
+
+def test_renaming_the_labels_changes_nothing():
+    counts, q, order = np.array([4, 9, 0, 2, 5]), np.array([0.1, 0.3, 0.2, 0.15, 0.25]), [3, 0, 4, 1, 2]
+    assert anytime.log_e_value(counts[order], q[order]) == pytest.approx(float(anytime.log_e_value(counts, q)), abs=1e-10)
+    one, other = anytime.distance_interval(counts, q), anytime.distance_interval(counts[order], q[order])
+    assert (one.low, one.high) == (pytest.approx(other.low, abs=1e-9), pytest.approx(other.high, abs=1e-9))
+
+
 def test_refusals_and_no_rollout():
     assert anytime.distance_interval([0, 0], [0.5, 0.5]).high == 1
     with pytest.raises(ValueError, match="independent rollouts"):
@@ -138,5 +165,9 @@ def test_refusals_and_no_rollout():
         anytime.log_e_process([0, -1], [0.5, 0.5])
     with pytest.raises(ValueError, match="`concentration`"):
         anytime.log_e_value([1, 1], [0.5, 0.5], 0)
+    with pytest.raises(ValueError, match="`width`"):
+        anytime.score_until([0, 1], [0.5, 0.5], 0)
+    with pytest.raises(ValueError, match="`outcomes`"):
+        anytime.score_until([0, 2], [0.5, 0.5], 0.1)
     with pytest.raises(ValueError, match="`alpha`"):
         anytime.distance_interval([1, 1], [0.5, 0.5], 1.0)

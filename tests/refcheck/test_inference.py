@@ -116,6 +116,46 @@ def test_published_bootstrap(model):
     assert [interval.low, interval.high] == pytest.approx(EXPECTED["mntv_bootstrap_ci95"][model], abs=0.003)
 
 
+@pytest.mark.parametrize("heads", [0, 2, 5, 9, 12])
+def test_exact_multinomial_test_of_a_coin_is_the_binomial_test(heads):
+    for share in (0.5, 0.3):
+        expected = scipy.stats.binomtest(heads, 12, share).pvalue
+        assert inference.exact_multinomial_p_value([heads, 12 - heads], [share, 1 - share]) == pytest.approx(expected)
+
+
+def test_exact_multinomial_test_by_enumeration_of_sequences():
+    q, counts = [0.5, 0.3, 0.2], [1, 1, 3]
+    weight = lambda tally: scipy.stats.multinomial.pmf(tally, 5, q)  # noqa: E731
+    tallies = [(a, b, 5 - a - b) for a in range(6) for b in range(6 - a)]
+    expected = sum(weight(tally) for tally in tallies if weight(tally) <= weight(counts) * (1 + 1e-9))
+    assert inference.exact_multinomial_p_value(counts, q) == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(ValueError, match="too many"):
+        inference.exact_multinomial_p_value([100] * 6, [1 / 6] * 6)
+
+
+@pytest.mark.parametrize("kind", ["chi_square", "tvd"])
+def test_many_cells_at_once_are_each_as_alone(kind):
+    rng = np.random.default_rng(12)
+    q = np.array([[0.5, 0.3, 0.2], [0.2, 0.3, 0.5], [0.7, 0.3, 0.0]])
+    counts = np.array([[rng.multinomial(n, [0.4, 0.4, 0.2]) for _ in q] for n in (0, 7, 20, 20)])
+    found = inference.p_values(counts, q, rng, kind=kind)
+    assert found.shape == (4, 3)
+    assert np.isnan(found[0]).all()
+    for i, j in np.ndindex(3, 3):
+        alone = inference.p_value(counts[i + 1, j], q[j], rng, kind=kind).value
+        assert found[i + 1, j] == pytest.approx(alone, rel=1e-9, abs=1e-300)
+
+
+def test_many_cells_by_monte_carlo():
+    # p of about .5 from 4,000 draws each: their difference has a standard error of .011; 4 of them. Fixed seed.
+    rng, q = np.random.default_rng(13), np.full(12, 1 / 12)
+    counts = rng.multinomial(60, q, size=5)
+    found = inference.p_values(np.concatenate([counts, [np.append(np.full(11, 0), 60)]]), q, rng, draws=4_000)
+    for value, cell in zip(found, counts, strict=False):
+        assert value == pytest.approx(inference.p_value(cell, q, rng, draws=4_000).value, abs=0.045)
+    assert found[-1] == 1 / 4_001
+
+
 def test_benjamini_hochberg_of_the_authors_own_example():
     # Benjamini and Hochberg 1995, section 4.1: at q* = .05 the four smallest of these fifteen are rejected.
     p = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0]

@@ -89,6 +89,25 @@ def test_permutation_p_keeps_its_level():
     assert rejected / 200 <= 0.1 + 3 * (0.1 * 0.9 / 200) ** 0.5
 
 
+@pytest.mark.parametrize(("p", "n"), [([0.25] * 4, 40), ([0.4, 0.3, 0.2, 0.1], 100), ([0.25, 0.25, 0.25, 0.25], 8)])
+def test_interval_of_one_distance_holds_the_limit(p, n):
+    # 400 runs; were the coverage .9, more than 376 hits would have a chance of .1 %: it must be .92 or more. Fixed seed.
+    rng, q = np.random.default_rng([9, n]), np.full(4, 0.25)
+    truth, covered = np.abs(np.array(p) - q).sum() / 2, 0
+    for _ in range(400):
+        interval = intervals.tvd_interval(rng.multinomial(n, p), q, rng, 400)
+        covered += interval.low <= truth <= interval.high
+    assert covered / 400 >= 0.92
+
+
+def test_interval_of_one_distance_closes():
+    rng = np.random.default_rng(10)
+    found = intervals.tvd_interval([600_000, 400_000], [0.5, 0.5], rng, 400)
+    assert 0.095 < found.low < 0.1 < found.high < 0.105
+    excluded = intervals.tvd_interval([25, 25, 50], [0.5, 0.5, 0.0], rng, 400)
+    assert 0.3 < excluded.low < 0.5 < excluded.high < 0.7
+
+
 def test_refusals():
     rng = np.random.default_rng(8)
     with pytest.raises(ValueError, match="same scenes"):
@@ -99,5 +118,9 @@ def test_refusals():
         intervals.corrected_bootstrap_mntv([([0, 0], 0, [0.5, 0.5])], rng)
     with pytest.raises(ValueError, match="at least one cell"):
         intervals.corrected_bootstrap_mntv([], rng)
+    with pytest.raises(ValueError, match="coupled"):
+        intervals.tvd_interval([1, 1], [0.5, 0.5], rng, sampling="coupled")
+    with pytest.raises(ValueError, match="valid rollout"):
+        intervals.tvd_interval([0, 0], [0.5, 0.5], rng)
     with pytest.raises(ValueError, match="`level`"):
         intervals.corrected_bootstrap_mntv(published("wan"), rng, 10, level=1)

@@ -50,6 +50,9 @@ def test_no_multinomial_figure_for_what_is_not_iid(sampling):
         lambda: metrics.expected_tvd(10, [0.5, 0.5], sampling=sampling),
         lambda: metrics.cell([5, 5], 0, [0.5, 0.5], sampling=sampling),
         lambda: inference.draw_null(10, [0.5, 0.5], rng, sampling=sampling),
+        lambda: inference.p_values([[5, 5]], [0.5, 0.5], rng, sampling=sampling),
+        lambda: inference.exact_multinomial_p_value([5, 5], [0.5, 0.5], sampling=sampling),
+        lambda: inference.SequentialTest([0.5, 0.5], 0.1, sampling=sampling),
         lambda: inference.exact_p_value([5, 5], [0.5, 0.5], sampling=sampling),
         lambda: inference.p_value([5, 5], [0.5, 0.5], rng, sampling=sampling),
         lambda: inference.monte_carlo_p_value(
