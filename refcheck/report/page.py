@@ -299,6 +299,7 @@ def _score(result: Result, identity: str, tested: Sequence[Shown]) -> dict[str, 
         "failed": _named(standings, lambda one: one.fails),
         "checked": _named(standings, lambda one: bool(one.link)),
         "scenes": _named(standings, lambda one: True),
+        "undrawn": [told for held, told in ((it.comparisons, "differences between models"), (it.power, "power")) if held],
         "from": result.name,
     }
 

@@ -388,13 +388,15 @@ class PawBench(Strict):
 
 
 class Score(Strict):
-    """The result of `score`."""
+    """The result of `score`; the page tells of `comparisons` and `power` only that they are there."""
 
     models: dict[Name, ScoredModel]
     tests: Tests | None = None
     inputs: dict[Words, Name] = Field(default_factory=dict)
     draws: Count
     pawbench: PawBench | None = None
+    comparisons: Any = None
+    power: Any = None
 
 
 def tvd(counts: Sequence[int], q: Mapping[str, str], outcomes: Sequence[str]) -> float | None:

@@ -447,9 +447,10 @@ def test_what_is_not_drawn_and_plurals_are_told_on_the_terminal(tmp_path, capsys
     assert "Results found but not drawn, since this page has no form for them: simulated (simulate)" in page.text
 
 
-def test_a_star_beside_a_tv_inside_its_band_is_explained(tmp_path, scored):
+def test_the_table_says_why_tv_and_p_can_disagree_and_what_it_leaves_out(tmp_path, scored):
     put(tmp_path, "score", scored)
     text = made(tmp_path)[1].text
+    assert "but not drawn here: differences between models, power." in text
     assert "TV and p can disagree." in text and "no evidence of a difference" not in text
 
 
