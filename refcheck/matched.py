@@ -7,7 +7,7 @@ Source: PAWBench (Pu et al. 2026, arXiv 2608.27345) compares each model's averag
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,20 +64,40 @@ def draw_tvd(n: int, q: ArrayLike, generator: Generator, draws: int = 50_000, *,
     p = check_q(q)
     if n < 1 or draws < 1 or p.ndim != 1:
         raise ValueError(f"`n` and `draws` must be at least 1 and `q` (k,), got {n}, {draws} and shape {p.shape}")
-    p = np.sort(p[p > 0])[::-1] / p.sum()
+    p = p / p.sum()
     if n > LARGEST_TABLE:
-        return metrics.tvd(generator.multinomial(n, p / p.sum(), size=draws), p / p.sum())
+        return metrics.tvd(generator.multinomial(n, p, size=draws), p)
+    distance = np.zeros(draws)
+    for place, count in _columns(n, p, generator, draws):
+        distance += np.abs(count - n * p[place])
+    return distance / (2 * n)
+
+
+def draw_tallies(n: int, p: ArrayLike, generator: Generator, draws: int) -> NDArray[np.int64]:
+    """Draw tallies (draws, k) of n >= 1 rollouts from the shares `p` (k,), as `draw_tvd` does, outcomes in their order."""
+    shares = check_q(p)
+    shares = shares / shares.sum()
+    if n > LARGEST_TABLE:
+        return np.asarray(generator.multinomial(n, shares, size=draws), np.int64)
+    tallies = np.zeros((draws, shares.size), np.int64)
+    for place, count in _columns(n, shares, generator, draws):
+        tallies[:, place] = count
+    return tallies
+
+
+def _columns(n: int, p: FloatArray, generator: Generator, draws: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield (place in p, counts (draws,)) of every outcome that can occur, the likeliest first."""
+    order = [int(place) for place in np.argsort(-p, kind="stable") if p[place] > 0]
     x = np.arange(n + 1)
     with np.errstate(invalid="ignore"):
         log_choose = gammaln(x[:, None] + 1) - gammaln(x + 1) - gammaln(np.maximum(x[:, None] - x, 0) + 1)
-    left, rest, distance = np.full(draws, n, np.int64), 1.0, np.zeros(draws)
-    for share in p[:-1]:
-        count = _Binomials(n, min(share / rest, 1 - 2**-53), log_choose).draw(left, generator)
-        distance += np.abs(count - n * share)
+    left, rest = np.full(draws, n, np.int64), 1.0
+    for place in order[:-1]:
+        count = _Binomials(n, min(p[place] / rest, 1 - 2**-53), log_choose).draw(left, generator)
+        yield place, count
         left -= count
-        rest -= share
-    distance += np.abs(left - n * p[-1])
-    return distance / (2 * n)
+        rest -= p[place]
+    yield order[-1], left
 
 
 @dataclass(frozen=True)
