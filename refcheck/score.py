@@ -33,15 +33,15 @@ OPTIONS = (
     Option("partial", "bool", False, "score a PAWBench policy that has not as many scenes and repeats as it should"),
     Option("roster", "int", policy.SCENES, "PAWBench: scenes of a track", low=1, high=10_000),
     Option("repeats", "int", policy.REPEATS, "PAWBench: rollouts of a scene, K", low=1, high=1_000_000),
-    Option("maximum_nulls", "int", MAXIMUM_NULLS, "PAWBench: nulls a scene may have of 50", low=0, high=1_000_000),
+    Option("max_nulls", "int", MAXIMUM_NULLS, "PAWBench: nulls a scene may have of 50", low=0, high=1_000_000),
     Option(
         "gate",
         "str",
         "count",
-        "PAWBench: what maximum_nulls is at another K, that count or that share",
+        "PAWBench: what max_nulls is at another K, that count or that share",
         choices=("count", "share"),
     ),
-    Option("minimum_valid", "int", 30, "PAWBench: the pooled null is given for these cells too", low=1, high=1_000_000),
+    Option("min_valid", "int", 30, "PAWBench: the pooled null is given for these cells too", low=1, high=1_000_000),
     Option(
         "sampling",
         "str",
@@ -120,9 +120,7 @@ def run(request: Request) -> Answer:
         if held_to:
             streams = lambda name: generator_for(f"pawbench/{name}")  # noqa: E731
             result["protocols"]["pawbench"] = "arXiv 2608.27345"
-            result["pawbench"] = pawbench.evaluate(
-                rows, held_to, streams, values["draws"], advance, rules, values["minimum_valid"]
-            )
+            result["pawbench"] = pawbench.evaluate(rows, held_to, streams, values["draws"], advance, rules, values["min_valid"])
             tables += score_tables.track_tables(result["pawbench"])
             if values["sampling"] == "iid":
                 result["pawbench"]["pairs"] = pairs.evaluate(
@@ -174,7 +172,7 @@ def _rules(values: Mapping[str, Any]) -> policy.Rules:
     return policy.Rules(
         values["roster"],
         values["repeats"],
-        values["maximum_nulls"],
+        values["max_nulls"],
         values["gate"],
         values["partial"],
         values["sampling"],

@@ -85,3 +85,15 @@ def test_refusals():
         matched.matched_null({}, rng, 10, ())
     with pytest.raises(ValueError, match="coupled"):
         matched.draw_tvd(5, [0.5, 0.5], rng, sampling="coupled")
+
+
+@pytest.mark.parametrize(
+    ("n", "p"), [(8, [0.3, 0.5, 0.2]), (6, [0.0, 0.25, 0.5, 0.25]), (31, [0.01, 0.99]), (1_200, [0.4, 0.6])]
+)
+def test_tallies_have_the_multinomial_law_outcome_by_outcome(n, p):
+    # Each outcome's count against its binomial: mean and variance within 5 standard errors of 40,000 draws. Fixed seed.
+    drawn = matched.draw_tallies(n, p, np.random.default_rng(3), 40_000)
+    assert np.all(drawn.sum(1) == n) and np.all(drawn[:, np.array(p) == 0] == 0)
+    variance = n * np.array(p) * (1 - np.array(p))
+    assert np.all(np.abs(drawn.mean(0) - n * np.array(p)) <= 5 * np.sqrt(variance / 40_000) + 1e-12)
+    assert np.allclose(np.cov(drawn.T), n * (np.diag(p) - np.outer(p, p)), atol=5 * variance.max() * sqrt(2 / 40_000) * 1.1)
