@@ -6,6 +6,7 @@ import ast
 import importlib
 import importlib.util
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -39,12 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
         _own_standard_output()
+        signal.signal(signal.SIGTERM, _stop)
     try:
         return _main(words)
     except UserError as error:
         return _refuse(error.problems, words)
     except KeyboardInterrupt:
-        print("quincunx: stopped by you; nothing half-done was written", file=sys.stderr)
+        print("quincunx: stopped; no result was written", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # `quincunx list | head`
         sys.stderr.close()
@@ -56,11 +58,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # By name, since importing their modules would cost what a wrong key should not.
         if type(error).__name__ == "SceneError":
             return _refuse(getattr(error, "problems", (str(error),)), words)
-        if type(error).__name__ != "InfrastructureError":
+        if type(error).__name__ not in ("InfrastructureError", "BlowUpError"):
             traceback.print_exc()
             print("quincunx: the lines above are a mistake in quincunx, not yours; please report them", file=sys.stderr)
         print(f"quincunx: {error}", file=sys.stderr)
         return INFRASTRUCTURE
+
+
+def _stop(number: int, frame: object) -> None:
+    """Take a polite kill (a scheduler's time limit) as Ctrl-C: temporary files go, workers end."""
+    raise KeyboardInterrupt
 
 
 def _own_standard_output() -> None:

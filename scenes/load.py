@@ -15,15 +15,15 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from scenes import catalog, mechanism, schema
+from scenes import catalog, frame0, mechanism, schema
 from scenes.catalog import SceneError, conf, match, raw_scene, scene_ids, suggest
 from scenes.scene import Reference, Scene, Variant
 from simulators.world import Camera, Light
 
 __all__ = ["SceneError", "compose_scene", "conf", "load_scene", "match", "raw_scene", "scene_ids"]
 
-FIXED = ("id", "variant")
-"""Keys that say which scene it is; an override of them would only mislead."""
+FIXED = ("id", "variant", "basis")
+"""Keys that say which scene it is and what kind of claim it makes; an override of them would only mislead."""
 
 
 def load_scene(id: str, overrides: Iterable[str] = ()) -> Scene:
@@ -101,7 +101,21 @@ def _build(config: Mapping[str, Any]) -> tuple[Scene | None, list[str]]:
         light=Light(**plain["light"]),
         variant=Variant(**model.variant.model_dump()) if model.variant else None,
     )
-    return scene, []
+    problems = _honest(scene)
+    return (None, problems) if problems else (scene, [])
+
+
+def _honest(scene: Scene) -> list[str]:
+    """Return where a launch could stand in for the mechanism: by what the picture shows, or by drawing few values."""
+    problems = frame0.problems(scene.device, scene.camera, scene.stream)
+    if scene.basis == "mechanism":
+        problems += [
+            f"`device.random.{name}.dist` is {law.dist!r}, a discrete law: under basis 'mechanism' a launch varies "
+            "continuously, else the draw decides and not the physics; a hidden draw before frame 0 is basis 'hidden_state'"
+            for name, law in scene.device.random.items()
+            if law.is_discrete
+        ]
+    return problems
 
 
 _COPIED = (
@@ -187,6 +201,9 @@ def _check_overrides(raw: Mapping[str, Any], overrides: Sequence[str]) -> tuple[
             problems.append(wrong)
             continue
         nested: Any = _value(override.value())
+        if "${" in text:
+            problems.append(f"override {text!r} refers to another value by ${{...}}: write the value itself")
+            continue
         if path[:2] == ["device", "random"] and len(path) == 3 and isinstance(nested, dict) and "dist" in nested:
             if path[2] in (raw.get("device") or {}).get("random", {}):
                 for_hydra.append(f"~{key}")  # a law given whole replaces what stood there; Hydra alone would merge
@@ -209,7 +226,7 @@ def _value(parsed: Any) -> Any:
 def _path_problem(raw: Mapping[str, Any], path: Sequence[str]) -> str | None:
     """Return what is wrong with the key `scene.<path>`, if it is."""
     if path[0] in FIXED:
-        return f"`scene.{'.'.join(path)}` says which scene it is and cannot be overridden"
+        return f"`scene.{'.'.join(path)}` says which scene it is, or what its claim rests on, and cannot be overridden"
     for depth, step in enumerate(path):
         known = _names(raw, path[:depth])
         if known is None:

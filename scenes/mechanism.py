@@ -140,8 +140,8 @@ def _law(at: str, law: object) -> tuple[Distribution, list[str]]:
         return STAND_IN, [f"`{at}` is {law!r}: it must be a distribution such as {{dist: norm, loc: 0.0, scale: 1.0e-3}}"]
     name = law["dist"]
     family = getattr(scipy.stats, name, None)
-    if name.startswith("_") or not hasattr(family, "rvs"):
-        known = [n for n in dir(scipy.stats) if hasattr(getattr(scipy.stats, n), "rvs")]
+    if name.startswith("_") or isinstance(family, type) or not hasattr(family, "rvs"):
+        known = [n for n, one in vars(scipy.stats).items() if hasattr(one, "rvs") and not isinstance(one, type)]
         return STAND_IN, [f"`{at}.dist` is {name!r}, which is no distribution of scipy.stats{suggest(name, known)}"]
     numbers = {key: value for key, value in law.items() if key != "dist"}
     problems = [

@@ -34,7 +34,7 @@ class Distribution:
 
     def __post_init__(self) -> None:
         family = getattr(scipy.stats, self.dist, None)
-        if self.dist.startswith("_") or not hasattr(family, "rvs"):
+        if self.dist.startswith("_") or isinstance(family, type) or not hasattr(family, "rvs"):  # a type is scipy's own base
             raise ValueError(f"`dist` must be the name of a scipy.stats distribution, got {self.dist!r}")
         try:
             sample = np.asarray(_frozen(self).rvs(size=4, random_state=Generator(Philox(0))))
@@ -48,6 +48,11 @@ class Distribution:
         """Build from a config such as `{dist: norm, loc: 0, scale: 0.5e-3}`. Raises `ValueError`."""
         rest = {key: tuple(v) if isinstance(v, (list, tuple)) else v for key, v in config.items() if key != "dist"}
         return cls(str(config.get("dist", "")), tuple(sorted(rest.items())))  # type: ignore[arg-type]
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether only countably many values can come out."""
+        return isinstance(getattr(scipy.stats, self.dist), scipy.stats.rv_discrete)
 
     def mean(self) -> Array:
         """Return the mean (), or (d,) of a vector."""

@@ -15,13 +15,15 @@ from simulators.sampling import Distribution
 from simulators.world import Body, Part, Sphere, World
 
 TOP, WEDGE = 0.2, 0.1  # m
+FALL = float(np.sqrt(2.0 * (TOP - WEDGE) / 9.81))  # s
 
 
 @dataclass(frozen=True)
 class Wedge:
     """A ball falls from `TOP` onto the edge of a wedge at `WEDGE`, and slides down left (x < 0) or right.
 
-    Random: `release_x` [m]. A ball that fell closer than `dead_zone` to the edge shows no side: that is null.
+    Random: `release_x` [m], how far a sideways push takes it in its fall. A ball that fell closer than `dead_zone` to the
+    edge shows no side: that is null.
     """
 
     radius: float
@@ -43,10 +45,9 @@ class Wedge:
         return World((ball,), bounds=((-1.0, -1.0, -1.0), (1.0, 1.0, 1.0)), planar=True)
 
     def start(self, launch):
-        x = launch["release_x"]
-        pos = np.zeros((len(x), 1, 3))
-        pos[:, 0, 0] = x
-        return State.at_release(self.world(), len(x), pos=pos)
+        vel = np.zeros((len(launch["release_x"]), 1, 3))
+        vel[:, 0, 0] = launch["release_x"] / FALL  # a push, so that every launch starts from the same picture
+        return State.at_release(self.world(), len(vel), vel=vel)
 
     def read(self, state: State):
         x, z = state.pos[:, 0, 0], state.pos[:, 0, 2]
@@ -82,6 +83,7 @@ class _Closed:
         pos = self.start.pos.copy()
         fallen = pos[0, 0, 2] - 0.5 * self.world.gravity * time**2
         pos[0, 0, 2] = fallen if fallen > WEDGE else 0.0
+        pos[0, 0, 0] += self.start.vel[0, 0, 0] * (time if fallen > WEDGE else FALL)
         return dataclasses.replace(self.start, time=np.array([time]), pos=pos)
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -56,7 +56,7 @@ class PegBoard:
     random: Mapping[str, Distribution]
     offset: float = 0.0
     lattice: Literal["full", "triangle"] = "full"
-    look: Literal["wood", "flat"] = "wood"
+    look: Literal["wood", "flat"] = field(default="wood", metadata={"physics": False})
 
     version: ClassVar[int] = 1
     variables: ClassVar[tuple[str, ...]] = ("release_x",)

@@ -36,6 +36,10 @@ class Bullet:
     time_limit: float
     iterations: int = 50
 
+    def __post_init__(self) -> None:
+        if not self.iterations > 0:
+            raise ValueError(f"`iterations` must be larger than 0, got {self.iterations!r}")
+
     @property
     def name(self) -> str:
         """`bullet`."""

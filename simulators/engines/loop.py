@@ -22,11 +22,16 @@ REST_TIME = 0.25  # s
 REST_DISTANCE = 0.2e-3  # m at scale 1; a resting box jitters in speed, so rest is judged by pose alone
 
 
+class BlowUpError(ArithmeticError):
+    """An engine's numbers are no longer finite: a failure of the integration, never a null."""
+
+
 def physics_digest(device: Device, engine: Engine) -> str:
     """Return 16 hex digits that name the physics: what two runs must share for index i to be the same rollout.
 
-    Covers device, its parameters and random variables, readout, engine with version, step, time limit and bounds; not
-    the prompt, the camera or a cue, so that a non-causal pair shares its certificate.
+    Covers device, random variables, its other parameters (but for fields whose metadata say `physics: False`: a look),
+    readout, engine with version, step, time limit and bounds; not the prompt, the camera or a cue, so that a non-causal
+    pair shares its certificate.
     """
     described = {
         "device": type(device).__qualname__,
@@ -44,12 +49,15 @@ def physics_digest(device: Device, engine: Engine) -> str:
 
 def _plain(value: object) -> object:
     if dataclasses.is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        fields = [f for f in dataclasses.fields(value) if f.metadata.get("physics", True)]
+        return {f.name: _plain(getattr(value, f.name)) for f in fields}
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
         return [_plain(item) for item in value]
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if isinstance(value, float):
+        return value + 0.0  # -0.0 is 0.0
+    if value is None or isinstance(value, (bool, int, str)):
         return value
     raise TypeError(f"a device's or engine's parameter must be plain data to be digested, got {value!r}")
 
@@ -128,7 +136,12 @@ def _one(
         first = code if first < 0 <= code else first
         strongest = max(strongest, code)
         places, turns = state.pos[0].tolist(), state.quat[0].tolist()
-        gone = not all(low[axis] <= places[i][axis] <= high[axis] for i in loose for axis in range(3))  # NaN is gone too
+        if not all(math.isfinite(places[i][axis]) for i in loose for axis in range(3)):
+            raise BlowUpError(
+                f"rollout {index} blew up in {engine.name} {step / rate:.3f} s after release: its state is not finite. That "
+                f"is no physical outcome; raise steps_per_second ({rate}) or mend the device's parameters"
+            )
+        gone = not all(low[axis] <= places[i][axis] <= high[axis] for i in loose for axis in range(3))
         settled = device.readout != "last" and rest.is_still(step / rate, places, turns)
     recorder.finish(step, simulation)
     fact, reason = _fold(device.readout, code, first, strongest, settled=settled, gone=gone)

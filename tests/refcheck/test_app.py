@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import os
 import subprocess
@@ -12,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
+from rich.table import Table
 
 from refcheck import app, options, output
 from refcheck.command import Answer, Option, UserError
@@ -147,7 +150,29 @@ def test_a_folder_with_another_result_is_not_overwritten_unless_asked(toy_conf, 
     assert app.main([*words, "workers=1", "seed=1", "overwrite=true"]) == 0
     (tmp_path / "result.json").write_text("[]")
     status, _, err = run(*words, "workers=1", capsys=capsys)
-    assert status == 2 and "no result of ours" in err
+    assert status == 2 and f"{tmp_path / 'result.json'} is no result of ours" in err
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"config": ' * 200_000, "{", "[1]"])
+def test_a_result_file_that_is_none_of_ours_is_refused_by_name(toy_conf, tmp_path, capsys, text):
+    (tmp_path / "result.json").write_text(text)
+    status, _, err = run("simulate", "scene=toy/wedge", "n=4", f"out={tmp_path}", "workers=1", capsys=capsys)
+    assert status == 2 and f"{tmp_path / 'result.json'} is no result of ours" in err and "Traceback" not in err
+    assert (tmp_path / "result.json").read_text() == text
+
+
+def test_the_old_result_is_gone_before_new_rows_take_the_old_ones_place(toy_conf, tmp_path, monkeypatch):
+    words = ["simulate", "scene=toy/wedge", "n=4", "workers=1", f"out={tmp_path}"]
+    assert app.main(words) == 0
+    there = []
+
+    def cut_short(path, *rest):
+        there.extend(sorted(file.name for file in path.parent.iterdir()))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("refcheck.simulate.write_parquet", cut_short)
+    assert app.main([*words, "seed=1", "overwrite=true"]) == 130
+    assert "result.json" not in there and "rollouts.parquet" in there
 
 
 def test_out_that_is_a_file_is_a_mistake_and_out_that_cannot_be_made_is_the_machines(toy_conf, tmp_path, capsys):
@@ -193,7 +218,7 @@ class InfrastructureError(RuntimeError):
     ("error", "status", "part", "traceback"),
     [
         (UserError("a is wrong", "b is wrong"), 2, "quincunx: b is wrong", False),
-        (KeyboardInterrupt(), 130, "stopped by you", False),
+        (KeyboardInterrupt(), 130, "stopped; no result was written", False),
         (PermissionError(13, "Permission denied", "/x"), 3, "/x", False),
         (InfrastructureError("a worker died"), 3, "a worker died", False),
         (ZeroDivisionError("oops"), 3, "please report", True),
@@ -255,6 +280,35 @@ def test_a_closed_pipe_is_no_error():
     done = subprocess.run([sys.executable, "-m", "refcheck.app", "--help"], stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
     assert "Traceback" not in done.stderr
+
+
+def test_what_data_says_is_printed_as_it_is(toy_conf, tmp_path, capsys):
+    """Titles, outcomes and folders that look like a library's markup."""
+    wedge = toy_conf / "wedge.yaml"
+    text = wedge.read_text()
+    assert "left" in text and "right" in text
+    wedge.write_text(text.replace("title: ", "title: x [/nope] :apple: ", 1))
+    status, told, err = run("list", "scenes=toy/wedge", capsys=capsys)
+    assert (status, err) == (0, "") and "x [/nope] :apple:" in " ".join(told.split())
+    table = Table(title="clips in /tmp/x[/red]")
+    table.add_column("[bold]outcome")
+    table.add_row("[heads]")
+    table.add_row("[/t]")
+    output.show((table, "[/also]"), {}, as_json=False, where=None)
+    told = capsys.readouterr().out
+    for part in ("/tmp/x[/red]", "[bold]outcome", "[heads]", "[/t]", "[/also]"):
+        assert part in told
+
+
+def test_a_bar_shows_its_label_as_it_is(monkeypatch):
+    now, shown = [0.0], io.StringIO()
+    monkeypatch.setattr(output.time, "monotonic", lambda: now[0])
+    console = Console(file=shown, force_terminal=True, width=80, markup=False)
+    monkeypatch.setattr(output, "_console", lambda **named: console)
+    with output.progress("look for [/t]", 3) as advance:
+        now[0] += 5.0
+        advance(1)
+    assert "look for [/t]" in shown.getvalue()
 
 
 def test_progress_is_silent_for_what_is_quick_and_sparse_without_a_terminal(monkeypatch, capsys):

@@ -70,10 +70,12 @@ def test_a_spent_budget_is_undecided_and_says_so(toy_conf):
 
 
 def test_an_assumption_never_holds(toy_conf):
-    one = certificate("scene.basis=assumption")
+    file = toy_conf / "wedge.yaml"
+    file.write_text(file.read_text().replace("basis: mechanism", "basis: assumption"))
+    one = certificate()
     assert one.verdict == "consistent (assumption)"
     assert not verify.meets(one.verdict, "holds") and verify.meets(one.verdict, "decided")
-    assert certificate("scene.basis=assumption", shifted(0.75)).verdict == "fails"
+    assert certificate(shifted(0.75)).verdict == "fails"
 
 
 def test_the_certificate_is_the_same_whatever_the_workers(toy_conf):

@@ -231,3 +231,30 @@ def test_patterns_match_the_whole_id_and_cross_the_slash(toy_conf):
 
 def test_an_unknown_scene_is_told(toy_conf):
     assert "did you mean 'toy/wedge'" in problems("toy/wegde")[0]
+
+
+@pytest.mark.parametrize(
+    ("override", "parts"),
+    [
+        ("scene.basis=hidden_state", ["`scene.basis`", "cannot be overridden"]),
+        ("scene.device.random.release_x={dist: bernoulli, p: 0.5, loc: 0}", ["'bernoulli'", "discrete", "hidden_state"]),
+        ("scene.device.random.release_x={dist: rv_continuous, loc: 0, scale: 1}", ["'rv_continuous'", "no distribution"]),
+        ("scene.note=${oc.env:HOME}", ["${...}", "write the value itself"]),
+    ],
+)
+def test_a_way_around_the_mechanism_is_refused(toy_conf, override, parts):
+    with pytest.raises(load.SceneError) as caught:
+        load.load_scene("toy/wedge", [override])
+    assert all(part in str(caught.value) for part in parts), str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("scene_id", "law", "told"),
+    [
+        ("pawbench/A22", "{dist: norm, loc: 0, scale: 0.03}", "spreads it by"),
+        ("pawbench/A22", "{dist: norm, loc: 0.005, scale: 0}", "moves an outline"),
+    ],
+)
+def test_a_launch_that_the_picture_shows_is_refused(scene_id, law, told):
+    with pytest.raises(load.SceneError, match=told):
+        load.load_scene(scene_id, [f"scene.device.random.release_x={law}"])

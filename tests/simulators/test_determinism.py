@@ -7,14 +7,14 @@ import dataclasses
 import numpy as np
 import pytest
 
+from scenes import frame0
 from scenes.catalog import scene_ids
 from scenes.load import load_scene
-from simulators import rotation
 from simulators.device import Rollouts, State
 from simulators.engines.loop import run
 from simulators.execute import open_executor, run_slices
 from simulators.sampling import launch_block
-from simulators.world import Body, Box, Camera, Capsule, Cylinder, Part, Sphere, World
+from simulators.world import Body, Camera, Part, Sphere, World
 
 IDS = scene_ids()
 INDICES = (0, 1, 2, 1023, 1024, 5)  # both sides of a block of launches
@@ -75,45 +75,18 @@ def test_workers_give_the_rows_of_one_process():
         assert bits(one) == bits(other), scene.id
 
 
-def outline(part: Part, camera: Camera) -> np.ndarray:
-    """Return points (m, 3) in the body's axes that span the part's shape: corners, rims; for balls a cage."""
-    turn = np.linspace(0.0, 2.0 * np.pi, 24, endpoint=False)
-    ring = np.stack([np.cos(turn), np.sin(turn), np.zeros_like(turn)], axis=-1)
-    cage = np.concatenate([ring, ring[:, [0, 2, 1]], ring[:, [2, 0, 1]]])
-    match part.shape:
-        case Box(size=size):
-            points = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) * np.array(size) / 2.0
-        case Sphere(radius=radius):
-            points = radius * cage
-        case Cylinder(radius=radius, length=length):
-            points = np.concatenate([radius * ring + [0.0, 0.0, side * length / 2.0] for side in (-1, 1)])
-        case Capsule(radius=radius, length=length):
-            points = np.concatenate([radius * cage + [0.0, 0.0, side * length / 2.0] for side in (-1, 1)])
-    return rotation.rotate(np.array(part.quaternion), points) + np.array(part.position)
-
-
-def drawn(world: World, camera: Camera, pos: np.ndarray, quat: np.ndarray) -> np.ndarray:
-    """Return pixels (m, 2) of points on everything that moves, bodies at `pos` (B, 3) and `quat` (B, 4)."""
-    return np.concatenate(
-        [
-            camera.project(rotation.rotate(quat[i], outline(part, camera)) + pos[i])
-            for i, body in enumerate(world.moving)
-            for part in body.parts
-        ]
-    )
-
-
 @pytest.mark.parametrize("id", IDS)
 def test_frame_0_of_64_launches_is_the_source_image(id):
     """No point of any moving body's surface is drawn more than 2 px from nominal; its spread is at most .6 px (sd)."""
     scene = load_scene(id)
     camera = dataclasses.replace(scene.camera, width=832, height=480)
     world = scene.device.world()
-    nominal = drawn(world, camera, *world.poses(0.0))
+    pos, quat = world.poses(0.0)
+    nominal = frame0.drawn(world, camera, pos[None], quat[None])
     for seed in (0, 1):
         start: State = scene.device.start(launch_block(scene.device.random, seed, scene.stream, 0))
         assert np.all(start.time == 0.0)
-        moved = np.array([drawn(world, camera, start.pos[i], start.quat[i]) - nominal for i in range(64)])
+        moved = frame0.drawn(world, camera, start.pos[:64], start.quat[:64]) - nominal
         assert np.sqrt(np.sum(moved**2, axis=-1)).max() <= 2.0
         # The sd of 64 normal draws has a relative error of 9 %: a spread of .6 px exceeds 1.4 times that less than once in 1e4.
         assert moved.std(axis=0).max() <= 0.6 * 1.4
@@ -130,6 +103,6 @@ def test_launches_differ_where_it_is_random(id):
 def test_the_frame_0_check_sees_a_ball_that_is_elsewhere():
     camera = Camera((0.0, -1.0, 0.0), (0.0, 0.0, 0.0), view_height=0.48)  # 1 mm is a pixel
     world = World((Body("ball", (Part(Sphere(0.01)),), mass=1.0),), ((-1.0,) * 3, (1.0,) * 3))
-    pos, quat = world.poses(0.0)
-    shift = drawn(world, camera, np.add(pos, [0.003, 0.0, 0.0]), quat) - drawn(world, camera, pos, quat)
+    pos, quat = (part[None] for part in world.poses(0.0))
+    shift = frame0.drawn(world, camera, np.add(pos, [0.003, 0.0, 0.0]), quat) - frame0.drawn(world, camera, pos, quat)
     assert np.allclose(np.sqrt(np.sum(shift**2, axis=-1)), 3.0)
