@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 import scipy.stats
 from numpy.random import Generator
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from refcheck import metrics
 from refcheck.metrics import Counts, FloatArray, check_q, iid_counts, require_iid
@@ -73,31 +73,63 @@ def _exact_tail(n: int, q: FloatArray, distance: float, epsilon: float) -> float
 def bootstrap_equivalence(
     counts: Counts, q: ArrayLike, epsilon: float, generator: Generator, draws: int = 10_000, *, sampling: Sampling = "iid"
 ) -> Equivalence:
-    """Test H0 TVD(p, q) >= epsilon at the boundary in the direction the tally points to (after Ostrovski 2017).
+    """Test H0 TVD(p, q) >= epsilon at points of the boundary, with more power than the exact test (after Ostrovski 2017).
 
-    Of the distributions at distance epsilon the one on the ray from q through the observed shares is taken for the truth
-    (mass that would fall below 0 is shared out anew): p = (b + 1) / (B + 1), b the tallies drawn from it that come as near
-    to q as the observed one. Asymptotic level, more power than the exact test; p = 1 where the observed distance already is
-    epsilon or more.
+    At each of several distributions at distance epsilon, (b + 1) / (B + 1), b the tallies drawn from it that come as near to
+    q as the observed one; p is the largest. The points: on the ray from q through the observed shares; and with mass moved in
+    proportion to q, from the outcomes that fell short to those that did not, and between two halves of q, either way. The ray
+    alone errs too often: a tally that comes near points somewhere by chance, and where mass is spread evenly the observed
+    distance exceeds epsilon least. The level is asymptotic. p = 1 where the observed distance is epsilon or more.
 
     Args:
         counts: (k,) or a `Tally`, at least one valid rollout.
         q: reference (k,).
         epsilon: the distance that matters.
         generator: source of the draws.
-        draws: B.
+        draws: B at each point.
         sampling: anything but `iid` is refused.
+
+    Raises:
+        ValueError: where no distribution is epsilon away from q.
     """
     x, p, n, distance = _observe(counts, q, epsilon, sampling)
     if distance >= epsilon:
         return Equivalence(1.0, distance, epsilon, n, "bootstrap")
-    try:
-        truth = boundary_point(p, x / n - p, epsilon)
-    except ValueError:  # the tally leans where no distribution is that far: the boundary is on the other side
-        truth = boundary_point(p, p - x / n, epsilon)
-    drawn = metrics.tvd(generator.multinomial(n, truth, size=draws), p)
-    reached = int((drawn <= distance + 1e-9).sum())
-    return Equivalence((reached + 1) / (draws + 1), distance, epsilon, n, "bootstrap")
+    largest = 0.0
+    for truth in _boundary(p, x / n - p, epsilon):
+        drawn = metrics.tvd(generator.multinomial(n, truth, size=draws), p)
+        largest = max(largest, (int((drawn <= distance + 1e-9).sum()) + 1) / (draws + 1))
+    return Equivalence(largest, distance, epsilon, n, "bootstrap")
+
+
+def _halves(p: FloatArray) -> FloatArray:
+    """Return a direction (k,) from the lighter to the heavier of two near halves of q, in proportion to q within each."""
+    side, weight = np.zeros(p.size, bool), [0.0, 0.0]
+    for i in np.argsort(-p, kind="stable"):
+        heavier = weight[1] > weight[0]
+        side[i] = not heavier
+        weight[int(side[i])] += float(p[i])
+    return _spread(p, side)
+
+
+def _spread(p: FloatArray, gains: NDArray[np.bool_]) -> FloatArray:
+    """Return the direction (k,) that moves mass onto `gains` in proportion to q on either side; evenly where q is 0."""
+    up, down = np.where(gains, p, 0.0), np.where(gains, 0.0, p)
+    up = gains.astype(float) if up.sum() == 0 else up
+    return up / max(up.sum(), 1e-300) - down / max(down.sum(), 1e-300)
+
+
+def _boundary(p: FloatArray, lean: FloatArray, epsilon: float) -> list[FloatArray]:
+    """Return the distributions at TVD epsilon from q that a tally leaning to `lean` (k,) is compared with; at least one."""
+    halves, points = _halves(p), []
+    for direction in (lean, _spread(p, lean > 0), halves, -halves):
+        try:
+            points.append(boundary_point(p, direction, epsilon))
+        except ValueError:
+            continue  # no distribution is that far this way: not a point of the hypothesis
+    if not points:
+        raise ValueError(f"no distribution lies {epsilon} from `q`: the hypothesis is empty")
+    return points
 
 
 def _observe(counts: Counts, q: ArrayLike, epsilon: float, sampling: Sampling) -> tuple[FloatArray, FloatArray, int, float]:
@@ -112,22 +144,17 @@ def boundary_point(q: ArrayLike, direction: ArrayLike, epsilon: float) -> FloatA
     """Return the distribution (k,) at TVD epsilon from q along `direction` (k,), gains and losses in their proportions.
 
     No outcome loses more than it has: the rest is taken from the other losers, then from outcomes that were to stay, then
-    from those that were to gain least. With no direction at all (the tally is q), mass goes evenly from one half of the
-    outcomes to the other.
+    from those that were to gain least.
 
     Raises:
-        ValueError: where no distribution is that far in this direction.
+        ValueError: where no distribution is that far in this direction, or it is none.
     """
     p, d = check_q(q), np.asarray(direction, np.float64)
     _check_epsilon(epsilon)
     gain, loss = np.maximum(d, 0), np.maximum(-d, 0)
-    if gain.sum() <= 1e-12:
-        half = np.cumsum(p) - p < 0.5
-        gain, loss = np.where(half, 0.0, 1.0), np.where(half, 1.0, 0.0)
-        gain = np.where(p > 0, gain, 0.0) if gain @ p > 0 else gain
     while np.count_nonzero(gain) > 1 and p[gain == 0].sum() < epsilon:
         gain[np.where(gain > 0, gain, np.inf).argmin()] = 0.0
-    if not gain.any() or p[gain == 0].sum() < epsilon - 1e-12:
+    if gain.sum() <= 1e-12 or p[gain == 0].sum() < epsilon - 1e-12:
         raise ValueError(f"no distribution lies {epsilon} from q in this direction")
     point, left = p + epsilon * gain / gain.sum(), epsilon
     for weight in (loss, np.where(gain > 0, 0.0, 1.0) * p):
@@ -155,7 +182,7 @@ def equivalence_size(
     """Rollouts at which a sampler that *is* q passes the test with the wanted power, to within 1 %.
 
     Bisection on n: tallies from q are drawn, and the share whose p is at most alpha is the power. For the bootstrap the
-    boundary is taken in the direction of mass going evenly from half the outcomes to the other, one null for all tallies.
+    boundary is taken between two halves of q, one null for all tallies.
 
     Raises:
         ValueError: where more than `largest` are needed.
@@ -164,12 +191,13 @@ def equivalence_size(
     p = check_q(q)
     _check_epsilon(epsilon)
     p = p / p.sum()
+    boundary = _boundary(p, _halves(p), epsilon)
 
     def passes(n: int) -> float:
         distance = metrics.tvd(generator.multinomial(n, p, size=draws), p)
         if method == "bootstrap":
-            null = metrics.tvd(generator.multinomial(n, boundary_point(p, np.zeros(p.size), epsilon), size=draws), p)
-            return float((distance <= np.quantile(null, alpha)).mean())
+            nulls = [metrics.tvd(generator.multinomial(n, truth, size=draws), p) for truth in boundary]
+            return float((distance <= min(np.quantile(null, alpha) for null in nulls)).mean())
         middle = float(np.quantile(distance, power))  # the p-value grows with the distance, so this one decides
         return 1.0 if _exact_tail(n, p, middle, epsilon) <= alpha else 0.0
 
