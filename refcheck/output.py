@@ -90,14 +90,16 @@ def claim(asked: Asked, document: Mapping[str, Any]) -> None:
     with tempfile.TemporaryFile(dir=out):
         pass  # fails now, not after an hour
     there = out / RESULT
+    if there.is_dir():
+        raise UserError(f"{there} is a folder, and a result is to be written there: give another folder with out=")
     if not there.exists() or asked.overwrite:
         return
     try:
         previous = json.loads(there.read_text("utf-8"))
         same = _identity(previous) == _identity(plain(document))
         described = f"{previous['schema']} of {previous['created']}"
-    except (ValueError, KeyError, TypeError, AttributeError):
-        same, described = False, "something that is no result of ours"
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(f"{there} is no result of ours: give another folder with out=, or add overwrite=true") from error
     if not same:
         raise UserError(f"out={out} holds {described}, from another command: give another folder, or add overwrite=true")
 
@@ -113,6 +115,12 @@ def complete(document: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str
     if shared := sorted(document.keys() & result.keys()):
         raise ValueError(f"a verb's result may not use the keys {shared}")
     return plain({**document, **result})
+
+
+def withdraw(out: Path, *names: str) -> None:
+    """Remove files of an earlier run from `out`, before a new one writes there: what is left never mixes the two."""
+    for name in names:
+        (out / name).unlink(missing_ok=True)
 
 
 def write(out: Path, document: Mapping[str, Any]) -> None:
@@ -165,16 +173,21 @@ def plain(value: Any) -> Any:
     raise TypeError(f"a result must be plain data, got {value!r}")
 
 
+def _console(*, stderr: bool = False, width: int | None = None) -> Console:
+    """Return a console that prints text as it is: a label or a path may hold brackets, or a word between colons."""
+    return Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
+
+
 def show(tables: Sequence[Any], document: Mapping[str, Any], *, as_json: bool, where: Path | None) -> None:
     """Print the JSON alone, or the tables and where the result is."""
     if as_json:
         print(to_json(document), end="", flush=True)
         return
-    console = Console()
+    console = _console()
     if not console.is_terminal:
-        console = Console(width=120)
+        console = _console(width=120)
     for table in tables:
-        console.print(table, markup=not isinstance(table, str), highlight=False)
+        console.print(table)
     if where:
         print(f"{where / RESULT} holds the whole result")
 
@@ -182,7 +195,7 @@ def show(tables: Sequence[Any], document: Mapping[str, Any], *, as_json: bool, w
 @contextmanager
 def progress(label: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
     """Yield `advance(count)`. After two seconds draws a bar on standard error, or plain lines where that is no terminal."""
-    console = Console(stderr=True)
+    console = _console(stderr=True)
     begun = last = time.monotonic()
     done = 0
     bar: Bar | None = None
@@ -196,7 +209,7 @@ def progress(label: str, total: int | None = None) -> Iterator[Callable[[int], N
         if console.is_terminal:
             if bar is None:
                 columns = (
-                    TextColumn("{task.description}"),
+                    TextColumn("{task.description}", markup=False),
                     BarColumn(),
                     MofNCompleteColumn(),
                     TimeElapsedColumn(),
@@ -208,9 +221,7 @@ def progress(label: str, total: int | None = None) -> Iterator[Callable[[int], N
             bar.update(bar.task_ids[0], completed=done)
         elif now - last >= EVERY:
             last = now
-            console.print(
-                f"{label}: {done}{f' of {total}' if total else ''} in {now - begun:.0f} s", markup=False, highlight=False
-            )
+            console.print(f"{label}: {done}{f' of {total}' if total else ''} in {now - begun:.0f} s")
 
     try:
         yield advance

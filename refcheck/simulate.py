@@ -13,7 +13,7 @@ from rich import box
 from rich.table import Table
 
 from refcheck.command import Answer, Option, Request
-from refcheck.output import atomic
+from refcheck.output import RESULT, atomic, withdraw
 from refcheck.tally import Tally
 from scenes.load import load_scene
 from scenes.scene import Scene
@@ -72,6 +72,7 @@ def run(request: Request) -> Answer:
         "null_rate": tally.null / tally.total,
     }
     if request.out:
+        withdraw(request.out, RESULT)  # an earlier result never stands beside the rows of this run
         write_parquet(request.out / ROLLOUTS, scene, rollouts, {"digest": digest, "seed": str(seed), "stream": scene.stream})
         result["rollouts"] = ROLLOUTS
     return Answer(result, (tally_table(scene.id, tally),))
