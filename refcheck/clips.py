@@ -6,12 +6,13 @@ It refuses to know a reference or a judge. An outcome here is one that a simulat
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from PIL import Image as Pillow
 
 from refcheck.command import UserError
-from refcheck.output import atomic, plain
+from refcheck.output import RESULT, atomic, plain, withdraw
 from refcheck.simulate import slices
 from scenes.scene import Scene
 from simulators.device import NULL_REASONS, Rollouts
@@ -32,8 +33,10 @@ from simulators.video import ClipError, contact_sheet, evenly_spaced, frames_of_
 
 FPS = 16.0
 INDEX, SOURCE, SHEET = "clips.json", "source.png", "sheet.png"
+FOLDER, SCHEMA = "clips", "quincunx.clips/v1"
 SEARCH = 32  # rollouts a worker is given at a time: what lies beyond the last one needed is thrown away
 A_TASK = 10  # most clips drawn by a worker at a time: they share a canvas and the frames before the release
+_FILE = re.compile(r"clips/[A-Za-z0-9_.-]+\.mp4")
 _PACKAGES = {"planar": "skia-python", "raster": "numba"}
 
 T = TypeVar("T")
@@ -199,23 +202,28 @@ def render_clips(
     out: Path,
     *,
     names: Sequence[str] | None = None,
-    folder: str = "clips",
     fps: float = FPS,
     executor: Executor | None = None,
     advance: Advance = _silent,
 ) -> list[Clip]:
-    """Write the clip of each of `rollouts` to `out/folder`, and `out/clips.json` that says what they are.
+    """Write the clip of each of `rollouts` to `out/clips`, and `out/clips.json` that says what they are.
 
     A rollout is run again with recording, and must end as it did. `names` are file names without `.mp4`, by default the
-    index. Clips in the folder that an earlier index file lists are removed first. Raises `InfrastructureError` where a
-    replay ends otherwise, an encoder fails or a worker dies.
+    index. First the result of an earlier run goes, with the clips that its index lists. The index is written before
+    anything is drawn, so that clips of a run that was cut short are known as such, and again when all are there. Raises
+    `UserError` as `check_folder`; `InfrastructureError` where a replay ends otherwise, an encoder fails or a worker dies.
     """
-    names = [f"{index:08d}" for index in rollouts.index] if names is None else names
-    files = [f"{folder}/{name}.mp4" for name in names]
+    files = files_of([f"{index:08d}" for index in rollouts.index] if names is None else names)
     if len(files) != len(rollouts) or len(set(files)) < len(files):
-        raise ValueError(f"{len(rollouts)} clips need as many names, all different, got {list(names)}")
-    _forget(out, folder)
-    (out / folder).mkdir(parents=True, exist_ok=True)
+        raise ValueError(f"{len(rollouts)} clips need as many names, all different, got {files}")
+    forget(out, files)
+    (out / FOLDER).mkdir(parents=True, exist_ok=True)
+    outcome = scene.outcome(rollouts.fact)
+    clips = [
+        Clip(file, int(index), scene.outcomes[o] if o >= 0 else None, NULL_REASONS[null], 0)
+        for file, index, o, null in zip(files, rollouts.index, outcome, rollouts.null, strict=True)
+    ]
+    _write_index(out, described(scene, seed, fps, clips), complete=False)
     ends = [(int(f), int(n)) for f, n in zip(rollouts.fact, rollouts.null, strict=True)]
     workers = getattr(executor, "_max_workers", 1)
     size = -(-len(files) // (workers * -(-len(files) // (workers * A_TASK)))) if files else 1  # every worker as many
@@ -231,21 +239,28 @@ def render_clips(
         for at in range(0, len(files), size)
     ]
     counts = [count for some in spread(executor, _render, tasks, lambda some: advance(len(some))) for count in some]
-    outcome = scene.outcome(rollouts.fact)
-    clips = [
-        Clip(file, int(index), scene.outcomes[o] if o >= 0 else None, NULL_REASONS[null], count)
-        for file, index, o, null, count in zip(files, rollouts.index, outcome, rollouts.null, counts, strict=True)
-    ]
-    with atomic(out / INDEX) as path:
-        path.write_text(json.dumps(described(scene, seed, fps, clips), indent=2) + "\n", "utf-8")
+    clips = [replace(clip, frames=count) for clip, count in zip(clips, counts, strict=True)]
+    _write_index(out, described(scene, seed, fps, clips), complete=True)
     return clips
+
+
+def files_of(names: Sequence[str]) -> list[str]:
+    """Return where the clips of these names go, below the folder of their index."""
+    return [f"{FOLDER}/{name}.mp4" for name in names]
+
+
+def _write_index(out: Path, index: dict[str, Any], *, complete: bool) -> None:
+    if not complete:  # nobody has counted them yet
+        index = {**index, "clips": [{**clip, "frames": None} for clip in index["clips"]]}
+    with atomic(out / INDEX) as path:
+        path.write_text(json.dumps({**index, "complete": complete}, indent=2) + "\n", "utf-8")
 
 
 def described(scene: Scene, seed: int, fps: float, clips: Sequence[Clip]) -> dict[str, Any]:
     """Return what the index file says: the physics and the picture that make the clips, and one entry for each."""
     return plain(
         {
-            "schema": "quincunx.clips/v1",
+            "schema": SCHEMA,
             "scene": scene.id,
             "digest": physics_digest(scene.device, scene.engine),
             "stream": scene.stream,
@@ -270,19 +285,49 @@ def renderer_version(scene: Scene) -> str:
     return ", ".join(named)
 
 
-def _forget(out: Path, folder: str) -> None:
-    """Remove the clips that an earlier index file in `out` lists, and the index file."""
+def check_folder(out: Path, files: Sequence[str] = ()) -> list[str]:
+    """Return the clips of an earlier run in `out`, as its index (of a whole run or of one cut short) lists them.
+
+    Raises `UserError` for an index that is none of ours, and where one of `files` is there and no index says that it is ours.
+    """
+    refused = UserError(f"{out / INDEX} is no index of clips: give another folder with out=, or move the file away")
     try:
-        listed = json.loads((out / INDEX).read_text("utf-8"))["clips"]
-        files = [str(clip["file"]) for clip in listed]
+        index = json.loads((out / INDEX).read_text("utf-8"))
+        listed = [clip["file"] for clip in index["clips"]]
+        ours = index["schema"] == SCHEMA and all(_FILE.fullmatch(file) for file in listed)
     except FileNotFoundError:
-        return
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{out / INDEX} is no index of clips: give another folder with out=") from error
-    for file in files:
-        if Path(file).parent == Path(folder):  # nothing outside the folder, whatever the file says
-            (out / file).unlink(missing_ok=True)
-    (out / INDEX).unlink()
+        listed, ours = [], True
+    except (ValueError, KeyError, TypeError, RecursionError, IsADirectoryError) as error:
+        raise refused from error
+    if not ours or any((out / file).is_dir() for file in listed):
+        raise refused
+    if (out / FOLDER).exists() and not (out / FOLDER).is_dir():
+        raise UserError(f"{out / FOLDER} is a file, and clips go to a folder of that name: give another folder with out=")
+    strangers = [file for file in files if file not in set(listed) and (out / file).exists()]
+    if strangers:
+        more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
+        raise UserError(
+            f"{out / strangers[0]}{more} would be overwritten, and no {INDEX} says that an earlier run made it: give another "
+            "folder with out=, or move it away"
+        )
+    return listed
+
+
+def forget(out: Path, files: Sequence[str] = ()) -> None:
+    """Remove what an earlier run left in `out`: its result and pictures first, then the clips of its index, also half-written.
+
+    A reader finds no result that tells of clips which are gone. Nothing else in the folder is touched. Raises `UserError`
+    as `check_folder` does, before anything is removed.
+    """
+    listed = check_folder(out, files)
+    withdraw(out, RESULT, SHEET, SOURCE)
+    stems = {Path(file).stem[:40] for file in listed}  # as `write_clip` names what it is still writing
+    for path in (out / FOLDER).glob(".*-????????.mp4") if listed else ():
+        if path.name[1 : -len("-????????.mp4")] in stems:
+            path.unlink(missing_ok=True)
+    for file in listed:
+        (out / file).unlink(missing_ok=True)
+    (out / INDEX).unlink(missing_ok=True)
 
 
 def write_png(path: Path, image: Image) -> None:

@@ -47,7 +47,6 @@ OPTIONS = (
 )
 USES_SCENES = "one"
 
-FOLDER = "clips"
 SHOWN = 12  # clips on the sheet
 NULL = "null"
 
@@ -163,6 +162,9 @@ def run(request: Request) -> Answer:
     labels = draw_labels(scene.q(), k, generator(seed, scene.stream, "labels wanted", 0, 0))
     needed = np.bincount(labels, minlength=len(scene.outcomes))
     clock = _Clock(seconds)
+    names = [f"{number:0{len(str(k - 1))}d}" for number in range(k)]
+    if request.out:  # before anything takes time
+        clips.check_folder(request.out, clips.files_of(names))
     with (
         open_executor(values["workers"]) as executor,
         clips.folder_for(request.out) as out,
@@ -174,7 +176,6 @@ def run(request: Request) -> Answer:
         with clock("judge"):
             trained, described = _train(request, scene, executor) if values["judge"] == "trained" else (None, {})
         with clock("clips"), request.progress("draw clips", k) as advance:
-            names = [f"{number:0{len(str(k - 1))}d}" for number in range(k)]
             made = clips.render_clips(scene, seed, chosen, out, names=names, executor=executor, advance=advance)
             clips.write_png(out / SOURCE, clips.source_of(scene))
         truth = [scene.outcomes[label] for label in labels]

@@ -66,10 +66,12 @@ def _chosen(request: Request, out: Path, scene: Scene, executor: Executor | None
     values, count, seed = request.values, request.values["count"], request.values["seed"]
     if values["outcome"] is None:
         first = values["index"] or 0
+        clips.check_folder(out, clips.files_of([f"{index:08d}" for index in range(first, first + count)]))
         rollouts = run_rollouts(scene.engine, scene.device, seed, scene.stream, range(first, first + count))
     else:
         if values["outcome"] not in scene.outcomes:
             raise UserError(f"outcome={values['outcome']!r} is none of {scene.id}: it has {', '.join(scene.outcomes)}")
+        clips.check_folder(out)  # before anything takes time; which rollouts they are is not known yet
         needed = np.where(np.array(scene.outcomes) == values["outcome"], count, 0)
         with request.progress(f"look for {values['outcome']}", count) as advance:
             found = clips.search(scene, seed, needed, limit=values["limit"], executor=executor, advance=advance)
@@ -85,6 +87,9 @@ def _chosen(request: Request, out: Path, scene: Scene, executor: Executor | None
 
 def _pages(request: Request, out: Path, loaded: Sequence[Scene], executor: Executor | None) -> Answer:
     values, seed, results, tables, pages = request.values, request.values["seed"], [], list[Any](), list[Image]()
+    for scene in loaded:
+        clips.check_folder(out / scene.id.replace("/", "-"))
+    clips.forget(out)
     for scene in loaded:
         folder = out / scene.id.replace("/", "-")
         folder.mkdir(parents=True, exist_ok=True)

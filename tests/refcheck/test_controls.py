@@ -52,7 +52,7 @@ def test_a_replay_that_ends_otherwise_is_an_error(toy_conf, tmp_path):
     wrong = dataclasses.replace(found, fact=1 - found.fact)
     with pytest.raises(InfrastructureError, match="ended in left when replayed and in right before"):
         clips.render_clips(scene, 0, wrong, tmp_path)
-    assert not (tmp_path / clips.INDEX).exists()
+    assert json.loads((tmp_path / clips.INDEX).read_text())["complete"] is False
 
 
 def test_the_index_file_says_what_the_clips_are_and_old_ones_go(toy_conf, tmp_path):
@@ -67,6 +67,83 @@ def test_the_index_file_says_what_the_clips_are_and_old_ones_go(toy_conf, tmp_pa
     assert sorted(path.name for path in (tmp_path / "clips").iterdir()) == ["00000002.mp4", "mine.mp4"]
     info = clip_info(tmp_path / made[0].file)
     assert (info.frames, info.fps) == (made[0].frames, told["fps"]) == (49, 16.0)
+
+
+def killed_after(monkeypatch, count):
+    """Have the machine go away while a clip is being written, `count` others being done: what a killed process leaves."""
+    write, done = clips.write_clip, []
+
+    def cut_short(path, *rest):
+        if len(done) == count:
+            (path.parent / f".{path.stem}-a1b2_c3d.mp4").write_bytes(b"half")
+            raise KeyboardInterrupt
+        done.append(path)
+        return write(path, *rest)
+
+    monkeypatch.setattr(clips, "write_clip", cut_short)
+
+
+def test_clips_of_a_run_cut_short_are_no_part_of_the_next(toy_conf, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        killed_after(patch, 5)
+        assert app.main(["controls", "scene=toy/wedge", *SMALL, "k=12", "judge=state", "workers=1", f"out={tmp_path}"]) == 130
+    told = json.loads((tmp_path / clips.INDEX).read_text())
+    assert told["complete"] is False and len(told["clips"]) == 12 and told["clips"][0]["frames"] is None
+    left = {path.name for path in (tmp_path / "clips").iterdir()}
+    assert left == {"00.mp4", "01.mp4", "02.mp4", "03.mp4", "04.mp4", ".05-a1b2_c3d.mp4"}
+    (tmp_path / "clips" / ".mine-a1b2_c3d.mp4").write_text("not yours")
+    words = ["controls", "scene=toy/wedge", *SMALL, "k=2", "judge=state", "workers=1", f"out={tmp_path}"]
+    assert app.main(words) == 0
+    told = json.loads((tmp_path / clips.INDEX).read_text())
+    assert told["complete"] is True and [clip["file"] for clip in told["clips"]] == ["clips/0.mp4", "clips/1.mp4"]
+    assert {path.name for path in (tmp_path / "clips").iterdir()} == {"0.mp4", "1.mp4", ".mine-a1b2_c3d.mp4"}
+
+
+@pytest.mark.parametrize("words", [("count=3", "scene=toy/wedge"), ("sheet=true", "scenes=toy/wedge")])
+def test_no_old_result_stands_beside_clips_of_a_run_cut_short(toy_conf, tmp_path, monkeypatch, words):
+    assert app.main(["render", *words, "workers=1", f"out={tmp_path / 'o'}"]) == 0
+    assert (tmp_path / "o" / "result.json").exists()
+    killed_after(monkeypatch, 1)
+    assert app.main(["render", *words, "workers=1", f"out={tmp_path / 'o'}", "seed=1", "overwrite=true"]) == 130
+    assert not {"result.json", "sheet.png", "source.png"} & {path.name for path in (tmp_path / "o").rglob("*")}
+
+
+def test_a_clip_that_no_index_explains_is_not_overwritten(toy_conf, tmp_path, monkeypatch, capsys):
+    (tmp_path / "clips").mkdir()
+    mine = [tmp_path / "clips" / name for name in ("1.mp4", "00000001.mp4", "other.mp4")]
+    for path in mine:
+        path.write_text("mine")
+    (tmp_path / "result.json").write_text("{}")
+    monkeypatch.setattr(clips, "search", None)  # refused before any work
+    for verb, clip in (("controls", "1.mp4"), ("render", "00000001.mp4")):
+        count = "k=2" if verb == "controls" else "count=2"
+        assert app.main([verb, "scene=toy/wedge", count, "workers=1", f"out={tmp_path}", "overwrite=true"]) == 2
+        assert f"clips/{clip} would be overwritten" in capsys.readouterr().err
+    assert all(path.read_text() == "mine" for path in mine) and (tmp_path / "result.json").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"schema": "quincunx.clips/v1", "clips": [{"file": "clips/.."}]}',
+        '{"schema": "quincunx.clips/v1", "clips": [{"file": "../mine.mp4"}]}',
+        '{"schema": "quincunx.clips/v1", "clips": [{"file": "clips/folder.mp4"}]}',
+        '{"schema": "quincunx.clips/v1", "clips": [{"file": 1}]}',
+        '{"clips": [{"file": "clips/mine.mp4"}]}',
+        "[" * 200_000,
+        "{",
+    ],
+)
+def test_an_index_that_is_none_of_ours_is_refused_by_name(toy_conf, tmp_path, capsys, text):
+    (tmp_path / "o" / "clips" / "folder.mp4").mkdir(parents=True)
+    mine = [tmp_path / "mine.mp4", tmp_path / "o" / "clips" / "mine.mp4"]
+    for path in mine:
+        path.write_text("mine")
+    (tmp_path / "o" / clips.INDEX).write_text(text)
+    assert app.main(["render", "scene=toy/wedge", "workers=1", f"out={tmp_path / 'o'}"]) == 2
+    err = capsys.readouterr().err
+    assert f"{tmp_path / 'o' / 'clips.json'} is no index of clips" in err and "Traceback" not in err
+    assert all(path.exists() for path in mine)
 
 
 def test_render_draws_the_rollouts_asked_for(toy_conf, tmp_path, capsys):
