@@ -7,11 +7,12 @@ split a group.
 from __future__ import annotations
 
 import numpy as np
+import scipy.stats
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from refcheck import metrics
-from refcheck.intervals import Interval, centred_interval
+from refcheck.intervals import Interval, difference_interval
 from refcheck.metrics import FloatArray, check_counts, check_q
 
 REMAINDER_DECIMALS = 9
@@ -90,10 +91,12 @@ def resample_groups(groups: ArrayLike, generator: Generator, draws: int) -> NDAr
 def group_bootstrap(
     groups: ArrayLike, q: ArrayLike, generator: Generator, draws: int = 10_000, level: float = 0.95
 ) -> Interval:
-    """Interval of the TVD that reruns of as many coupled groups would have on average: whole groups, centred.
+    """Interval of TVD(p, q) itself, p the coupled rollouts' marginal law: whole groups are resampled.
 
-    Centred on the replicates' mean, because a resampled tally is further from q than the tally it came from
-    (`intervals.centred_interval`). With few groups, as C2C's ten, any bootstrap interval is somewhat short.
+    `intervals.difference_interval` of the resampled shares. G groups resampled spread by sqrt((G-1)/G) of what G groups do,
+    and their spread is itself estimated from G: errors are widened by sqrt(G/(G-1)) t/z, t and z the quantiles of Student's t
+    with G - 1 degrees of freedom and of the normal law, a factor of 1.22 for C2C's ten groups at 95 %. Ten groups that show
+    two or three patterns of counts only are too few for any interval drawn from them: read it with care then.
 
     Args:
         groups: counts (G, k), or (G, k + 1) with the nulls last, of each group.
@@ -105,8 +108,15 @@ def group_bootstrap(
     p, held = check_q(q), check_counts(groups)
     if held.shape[-1] not in (p.size, p.size + 1):
         raise ValueError(f"`groups` must have {p.size} columns, or one more for nulls, got {held.shape[-1]}")
-    distance = metrics.tvd(resample_groups(held, generator, draws)[:, : p.size], p)
-    return centred_interval(float(metrics.tvd(held.sum(0)[: p.size], p)), distance[~np.isnan(distance)], level)
+    counts = resample_groups(held, generator, draws)[:, : p.size]
+    total, count = held.sum(0)[: p.size], len(held)
+    if total.sum() < 1:
+        raise ValueError("groups without a valid rollout have no distance")
+    counts = counts[counts.sum(-1) > 0]
+    difference, tail = total / total.sum() - p, (1 - level) / 2
+    wider = np.sqrt(count / (count - 1)) * scipy.stats.t.isf(tail, count - 1) / scipy.stats.norm.isf(tail)
+    errors = counts / counts.sum(-1, keepdims=True) - p - difference
+    return difference_interval(difference, difference + wider * errors, level)
 
 
 def subsample_slots(
