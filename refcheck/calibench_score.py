@@ -17,7 +17,7 @@ from refcheck import metrics
 from refcheck.calibench import ROLLOUTS, SCENES, SPIKES
 from refcheck.coverage import coverage_null, expected_coverage
 from refcheck.inference import PValue, benjamini_hochberg, draw_null, monte_carlo_p_value
-from refcheck.intervals import CellCounts, corrected_bootstrap_mntv, percentile_bootstrap_mntv
+from refcheck.intervals import CellCounts, corrected_bootstrap_mntv, percentile_bootstrap_mntv, tvd_interval
 from refcheck.labels import Labels
 from refcheck.metrics import Cell, FloatArray
 from refcheck.missing import null_bounds
@@ -28,6 +28,8 @@ EXTRACTION = "calibench"
 """The published way from a clip to a bin: three calls, decided by `labels.decided`."""
 
 
+INTERVAL_DRAWS = 10_000
+"""At most so many redraws for the interval beside one TVD."""
 COVERAGE_LIMIT = 5000
 """Up to this many valid rollouts the exact band of coverage is given; its cost grows with their square."""
 
@@ -49,6 +51,7 @@ class _Scored:
     band: tuple[float, float] | None
     p: PValue | None
     null: FloatArray
+    interval: tuple[float, float] | None
 
 
 def evaluate(
@@ -95,10 +98,12 @@ def _score_cell(
     held, q = labels.cells[model, scene], SCENES[scene].array()
     cell = metrics.cell(held.counts, held.nulls, q)
     if cell.valid == 0:
-        return _Scored(cell, None, None, np.ones(settings.draws))
+        return _Scored(cell, None, None, np.ones(settings.draws), None)
     null = draw_null(cell.valid, q, generator_for(f"null/{model}/{scene}"), settings.draws)
     p = monte_carlo_p_value(held.counts, q, null) if cell.testable else None
-    return _Scored(cell, null.band(), p, metrics.score(cell.rho, metrics.excess_tvd(null.tvd, cell.e0)))
+    interval = tvd_interval(held.counts, q, generator_for(f"interval/{model}/{scene}"), min(settings.draws, INTERVAL_DRAWS))
+    scores = metrics.score(cell.rho, metrics.excess_tvd(null.tvd, cell.e0))
+    return _Scored(cell, null.band(), p, scores, (interval.low, interval.high))
 
 
 def _mntv(
@@ -161,6 +166,7 @@ def _cell_result(scene: str, item: _Scored, adjusted: float, testable: int, rate
         "tv": _number(cell.tvd),
         "e0": _number(cell.e0),
         "band": list(item.band) if item.band else None,
+        "tv_ci95": list(item.interval) if item.interval else None,
         "coverage": _number(cell.coverage),
         "coverage_if_q": _number(float(expected_coverage(cell.valid, q))),
         "coverage_if_q_band95": [covered.low, covered.high] if covered else None,

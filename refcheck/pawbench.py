@@ -14,9 +14,10 @@ import numpy as np
 from numpy.random import Generator
 
 from refcheck import metrics
-from refcheck.calibench_score import COVERAGE_LIMIT
+from refcheck.calibench_score import COVERAGE_LIMIT, INTERVAL_DRAWS
 from refcheck.coverage import coverage_null, expected_coverage, unseen
 from refcheck.inference import reaches
+from refcheck.intervals import tvd_interval
 from refcheck.labels import Row
 from refcheck.matched import compare_average, draw_tvd
 from refcheck.metrics import FloatArray
@@ -47,11 +48,11 @@ def evaluate(
     """Return PAWBench's metrics (`pawbench.metrics/v1`) of checked rows, with floor, band and matched null beside them.
 
     Ours beside theirs: each calibration scene has `floor` (E0), `band` (2.5 to 97.5 % under q), both in the metric's
-    percent, and `p` of its TVD, and its coverage beside the expectation and band under q; each coverage scene, which has
-    no q, an estimate of the unseen mass. Rollouts that are not independent have none of these. Each calibration track has
-    its `matched_null`, and all models' cells together, once whole and once from `minimum_valid` valid rollouts on, their
-    `pooled_null`. `generator_for(name)` gives the generator of one scene's null, so that no model's figures depend on
-    another's; `step(1)` is called after each scene.
+    percent, `p` of its TVD and the `interval` (95 %) of what endless rollouts would show, and its coverage beside the
+    expectation and band under q; each coverage scene, which has no q, an estimate of the unseen mass. Rollouts that are not
+    independent have none of these. Each calibration track has its `matched_null`, and all models' cells together, once
+    whole and once from `minimum_valid` valid rollouts on, their `pooled_null`. `generator_for(name)` gives the generator of
+    one scene's draws, so that no model's figures depend on another's; `step(1)` is called after each scene.
     """
     tracks: dict[str, Any] = {}
     for track in TRACKS:
@@ -156,6 +157,9 @@ def _track(
             elif scene.q is not None:
                 null = draw_tvd(sum(counts), scene.q, generator_for(f"{model}/{scene.scene_id}"), draws)
                 entry |= _beside_tvd(counts, scene.q, float(value), null)
+                redraws = generator_for(f"{model}/{scene.scene_id}/interval")
+                interval = tvd_interval(counts, scene.q, redraws, min(draws, INTERVAL_DRAWS))
+                entry["interval"] = [_percent(interval.low), _percent(interval.high)]
                 nulls.append(_NullCell(sum(counts), entry["metric"]["value"], null))
             else:
                 mass = unseen(counts)

@@ -11,7 +11,19 @@ from typing import Any
 
 from numpy.random import Generator
 
-from refcheck import calibench_score, compare, conditions, corrected, output, pairs, pawbench, policy, score_files, score_tables
+from refcheck import (
+    calibench_score,
+    compare,
+    conditions,
+    corrected,
+    curves,
+    output,
+    pairs,
+    pawbench,
+    policy,
+    score_files,
+    score_tables,
+)
 from refcheck.calibench_score import EXTRACTION
 from refcheck.command import Answer, Option, Request, UserError
 from refcheck.labels import RECOGNISED, Labels, read_labels
@@ -27,6 +39,7 @@ OPTIONS = (
         "human", "path", None, "a panel's CSV (scene,model,seed,vlm and human or human_1, human_2, ...), beside data= or alone"
     ),
     Option("by", "str", None, "column of a swept setting in the CSV, such as condition: its values are compared"),
+    Option("budget", "str", None, "numbers of rollouts, such as 10,20,32: what so few would have scored"),
     Option("judge", "path", None, "result.json of `controls`, or a folder of them: distances are corrected by its errors"),
     Option("policy", "path", None, "PAWBench's scene policy (JSON): what rows.jsonl is held to"),
     Option("package", "path", None, "PAWBench's package (a folder with scenes.jsonl), instead of policy="),
@@ -72,6 +85,7 @@ def run(request: Request) -> Answer:
             "coupled ones are not scored"
         )
     confusions, controls = _judge(values)
+    sizes = [] if values["budget"] is None else curves.sizes_of(values["budget"])
     rules = _rules(values)
     held_to = _policy(labels, values, rules)
     rows = policy.check_rows(labels.rows, held_to) if held_to else {}
@@ -131,15 +145,27 @@ def run(request: Request) -> Answer:
                     result["pawbench"], held_to, lambda name: generator_for(f"compare/{name}"), values["draws"]
                 )
                 tables += compare.pawbench_tables(result["pawbench"]["comparisons"])
-            if request.out:
-                with output.atomic(request.out / "metrics.json") as path:
-                    path.write_text(output.to_json(pawbench.official(result["pawbench"])), "utf-8")
+    if sizes:
+        group = values["group"] if values["sampling"] == "coupled" else None
+        held = {"calibench": curves.calibench_slots(labels)}
+        if held_to:
+            held["pawbench"] = curves.pawbench_slots(rows, result["pawbench"], held_to)
+        streams = lambda name: generator_for(f"budget/{name}")  # noqa: E731
+        points = [
+            entry
+            for protocol, slots in held.items()
+            for entry in curves.evaluate(protocol, slots, sizes, streams, values["draws"], group)
+        ]
+        result["budget"] = output.plain(points)
+        tables += curves.tables(points)
     if confusions:
         found = _seen_through_the_judge(result, held_to, confusions, generator_for, values["draws"])
         result["judge"] = {"files": controls, "cells": output.plain(found)}
         tables += corrected.tables(found)
     if request.out:
         score_files.write_cells(result, request.out)
+        if held_to:
+            score_files.write_metrics(pawbench.official(result["pawbench"]), request.out)
         if values["bins"]:
             score_files.write_bins(labels, request.out)
     return Answer(result, tables)

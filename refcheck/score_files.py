@@ -101,6 +101,12 @@ def write_cells(result: Mapping[str, Any], out: Path) -> None:
         pq.write_table(pa.Table.from_pylist(flat, schema=pa.schema(list(COLUMNS.items()))), path)
 
 
+def write_metrics(official: Mapping[str, Any], out: Path) -> None:
+    """Write PAWBench's `metrics.json`."""
+    with atomic(out / "metrics.json") as path:
+        path.write_text(to_json(official), "utf-8")
+
+
 def check_bins(labels: Labels, out: Path | None) -> None:
     """Raise `UserError` if CaliBench's bins files cannot be written: no folder, no cells, or a name that is no file's."""
     problems = []

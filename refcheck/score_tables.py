@@ -27,6 +27,11 @@ def span(ends: list[float] | None, form: str = ".3f") -> str:
     return "-" if ends is None else f"{ends[0]:{form}} to {ends[1]:{form}}"
 
 
+def brief(ends: list[float] | None, form: str = ".2f") -> str:
+    """Return a range of numbers of at least 0 as `low-high`, or a dash."""
+    return "-" if ends is None else f"{ends[0]:{form}}-{ends[1]:{form}}"
+
+
 def p_text(value: float | None) -> str:
     """Return a p-value, a small one by its magnitude."""
     return "-" if value is None else f"{value:.1e}" if value < 0.001 else f"{value:.3f}"
@@ -98,15 +103,17 @@ def cell_tables(models: dict[str, Any], tests: dict[str, Any]) -> list[Table]:
                 scene,
                 f"{cell['n_valid']}/{cell['N']}",
                 figure(cell["tv"]),
+                brief(cell["tv_ci95"]),
                 figure(cell["e0"]),
-                span(cell["band"]),
+                brief(cell["band"]),
                 figure(cell["excess"]),
                 figure(cell["score"]),
                 p_text(cell["p"]) + ("*" if cell["rejected"] else " "),
             )
         tables.append(table)
     tables[-1].caption = Text(
-        "n/N: rollouts that ended in an outcome. TV beside its floor (its mean if q holds) and band (95 % if q holds). "
+        "n/N: rollouts that ended in an outcome. TV beside its floor (its mean if q holds) and band (95 % if q holds); "
+        "95 %: of the TV that endless rollouts would show. "
         f"* p rejects q at false-discovery rate {tests['rate']:g}: {tests['rejected_benjamini_hochberg']} of "
         f"{tests['testable']} testable cells, {tests['rejected_bonferroni']} by Bonferroni."
     )
@@ -169,7 +176,7 @@ def _scene_table(model: str, entry: dict[str, Any], calibration: bool) -> Table:
         if calibration
         else "All x100. Unseen: probability of an outcome not seen yet, by Good-Turing, so that other n may be compared.",
         *("scene", "status", "valid", "nulls"),
-        *(("TVD %", "floor", "band", "p", "coverage", "if q", "band") if calibration else ("coverage %", "unseen")),
+        *(("TVD %", "95 %", "floor", "band", "p", "coverage", "if q", "band") if calibration else ("coverage %", "unseen")),
         left=2,
     )
     for scene in entry["scenes"]:
@@ -182,12 +189,13 @@ def _scene_table(model: str, entry: dict[str, Any], calibration: bool) -> Table:
             value,
             *(
                 (
+                    brief(scene.get("interval"), ".0f"),
                     figure(scene.get("floor"), ".2f"),
-                    span(scene.get("band"), ".1f"),
+                    brief(scene.get("band"), ".1f"),
                     p_text(scene.get("p")),
                     figure(scene.get("coverage"), ".0f"),
                     figure(scene.get("coverage_if_q"), ".0f"),
-                    span(scene.get("coverage_if_q_band"), ".0f"),
+                    brief(scene.get("coverage_if_q_band"), ".0f"),
                 )
                 if calibration
                 else (figure(100 * scene["unseen_mass"]["good_turing"] if "unseen_mass" in scene else None, ".1f"),)
