@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from refcheck.command import Answer, Option, Request
+from refcheck.command import USER_MISTAKE, Answer, Option, Request
 from scenes.catalog import SceneError, raw_scene
 
 SUMMARY = "the scenes: outcomes, reference and its standing, basis, engine"
@@ -13,28 +13,33 @@ USES_SCENES = "optional"
 
 
 def run(request: Request) -> Answer:
-    """Return one row a scene. Raises `SceneError` with every file that cannot be read; `verify` checks what they say."""
+    """Return one row a scene, then what cannot be read, with status 2; `verify` checks what the files say.
+
+    Raises `SceneError` where no file can be read.
+    """
     rows, problems = [], list[str]()
     for id in request.scenes:
         try:
             rows.append(row(id, raw_scene(id)))
         except SceneError as error:
             problems += error.problems
-    if problems:
+    if not problems:
+        return Answer({"scenes": rows}, (_table(rows),))
+    if not rows:
         raise SceneError(*problems)
-    return Answer({"scenes": rows}, (_table(rows),))
+    return Answer({"scenes": rows, "problems": problems}, (_table(rows), *problems), USER_MISTAKE)
 
 
 def row(id: str, raw: dict[str, Any]) -> dict[str, Any]:
     """Return what is listed of a scene; a key that its file lacks is None."""
-    reference = raw.get("reference") or {}
+    reference, outcomes = (part if isinstance(part := raw.get(key), dict) else {} for key in ("reference", "outcomes"))
     return {
         "id": id,
         "title": raw.get("title"),
         "benchmark": raw.get("benchmark"),
         "track": raw.get("track"),
         "group": raw.get("group"),
-        "outcomes": [str(label) for label in raw.get("outcomes") or {}],
+        "outcomes": [str(label) for label in outcomes],
         "q": reference.get("q"),
         "standing": reference.get("standing"),
         "basis": raw.get("basis"),

@@ -63,11 +63,11 @@ def parse(module: ModuleType, words: Sequence[str]) -> Asked:
     given, overrides = set[str](), list[str]()
     for word in words:
         key, equals, text = word.partition("=")
-        if not equals or not key:
+        if use and key.lstrip("+~").startswith("scene.") and (equals or key[0] in "+~"):
+            overrides.append(word)  # also one that removes a key: the scene says that it may not
+        elif not equals or not key:
             hint = f"; did you mean {key}=...?" if key in allowed else ""
             problems.append(f"{word!r} is not key=value{hint}")
-        elif key.lstrip("+~").startswith("scene.") and use:
-            overrides.append(word)
         elif key not in allowed:
             problems.append(
                 f"{key!r} (given as {word!r}) is no key of this verb{suggest(key, allowed)}; keys: {', '.join(allowed)}"
@@ -83,8 +83,10 @@ def parse(module: ModuleType, words: Sequence[str]) -> Asked:
     problems += [f"{o.name}= is missing: {o.help}" for o in module.OPTIONS if o.default is ... and o.name not in given]
     scenes, wrong = _scenes(use, values.pop("scene", None), values.pop("scenes", None), overrides)
     problems += wrong
+    if hasattr(module, "mistakes"):  # those that the verb finds before anything is made
+        problems += module.mistakes(values, scenes, tuple(overrides))
     if problems:
-        raise UserError(*problems)
+        raise UserError(*problems, *_wrong_overrides(scenes, overrides))
     out, as_json, overwrite = values.pop("out"), values.pop("json"), values.pop("overwrite")
     if out is None and hasattr(module, "default_out"):  # a verb whose work is files puts them somewhere
         out = module.default_out(values, scenes)
@@ -115,6 +117,19 @@ def _scenes(use: Use, scene: str | None, scenes: str | None, overrides: Sequence
         return scene_ids(), []
     except SceneError as error:
         return (), list(error.problems)
+
+
+def _wrong_overrides(scenes: Sequence[str], overrides: Sequence[str]) -> list[str]:
+    """Return what is wrong with the config asked for, to be told with mistakes elsewhere; else it is told when it is read."""
+    if not overrides or len(scenes) != 1:
+        return []
+    from scenes.load import SceneError, load_scene
+
+    try:
+        load_scene(scenes[0], overrides)
+    except SceneError as error:
+        return list(error.problems)
+    return []
 
 
 def _all(use: Use) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
@@ -13,7 +14,8 @@ from rich.table import Table
 from refcheck import clips
 from refcheck.clips import SHEET, SOURCE, Clip
 from refcheck.command import Answer, Option, Request, UserError
-from scenes.load import load_scene
+from refcheck.options import suggest
+from scenes.load import SceneError, compose_scene, load_scene, raw_scene
 from scenes.scene import Scene
 from simulators.engines.loop import run as run_rollouts
 from simulators.execute import open_executor
@@ -38,23 +40,45 @@ COLUMNS, WIDTH = 4, 416  # of a page of scenes
 
 def default_out(values: Mapping[str, Any], scenes: Sequence[str]) -> Path:
     """Return where clips go when `out=` is not given: a folder named after what was asked for, so that two never collide."""
-    names = [scene.replace("/", "-") for scene in scenes]
+    asked = scenes[0] if len(scenes) == 1 else f"{len(scenes)}-scenes"
     chosen = "sheet" if values["sheet"] else f"{values['outcome']}" if values["outcome"] else f"at-{values['index'] or 0}"
-    return Path("out") / f"render-{names[0] if len(names) == 1 else f'{len(names)}-scenes'}-{chosen}"
+    count = f"-x{values['count']}" if values["count"] != 1 else ""
+    return Path("out") / re.sub(r"[^A-Za-z0-9._-]", "-", f"render-{asked}-{chosen}{count}")
 
 
-def run(request: Request) -> Answer:
-    """Find, replay, draw and encode. Raises `UserError`, `InfrastructureError`."""
-    values, out = request.values, request.out or default_out(request.values, request.scenes)
+def mistakes(values: Mapping[str, Any], scenes: Sequence[str], overrides: Sequence[str]) -> list[str]:
+    """Return what is wrong with the values together, and an outcome that the scene does not have."""
     problems = []
     if values["sheet"] and (values["index"] is not None or values["outcome"] is not None):
         problems.append("sheet=true takes one clip of every outcome: leave index= and outcome= out")
     if values["index"] is not None and values["outcome"] is not None:
         problems.append("index= and outcome= are both given: give one of them")
-    if len(request.scenes) > 1 and not values["sheet"]:
-        problems.append(f"{len(request.scenes)} scenes are asked for: give one with scene=, or add sheet=true")
-    if problems:
-        raise UserError(*problems)
+    if len(scenes) > 1 and not values["sheet"]:
+        problems.append(f"{len(scenes)} scenes are asked for: give one with scene=, or add sheet=true")
+    if values["outcome"] is not None and len(scenes) == 1 and not values["sheet"]:
+        problems += _unknown(values["outcome"], scenes[0], _outcomes(scenes[0], overrides))
+    return problems
+
+
+def _outcomes(id: str, overrides: Sequence[str]) -> Sequence[str]:
+    """Return the outcomes of a scene without building it; none where its config cannot be read, which is told elsewhere."""
+    try:
+        changed = any("outcomes" in word for word in overrides)
+        outcomes = (compose_scene(id, overrides) if changed else raw_scene(id)).get("outcomes")
+    except SceneError:
+        return ()
+    return [str(label) for label in outcomes] if isinstance(outcomes, dict) else ()
+
+
+def _unknown(outcome: str, id: str, outcomes: Sequence[str]) -> list[str]:
+    if outcome in outcomes or not outcomes:
+        return []
+    return [f"outcome={outcome!r} is none of {id}{suggest(outcome, outcomes)}: it has {', '.join(outcomes)}"]
+
+
+def run(request: Request) -> Answer:
+    """Find, replay, draw and encode what passed `mistakes`. Raises `UserError`, `InfrastructureError`."""
+    values, out = request.values, request.out or default_out(request.values, request.scenes)
     loaded = [load_scene(id, request.overrides) for id in request.scenes]
     with open_executor(values["workers"]) as executor:
         if values["sheet"]:
@@ -69,8 +93,8 @@ def _chosen(request: Request, out: Path, scene: Scene, executor: Executor | None
         clips.check_folder(out, clips.files_of([f"{index:08d}" for index in range(first, first + count)]))
         rollouts = run_rollouts(scene.engine, scene.device, seed, scene.stream, range(first, first + count))
     else:
-        if values["outcome"] not in scene.outcomes:
-            raise UserError(f"outcome={values['outcome']!r} is none of {scene.id}: it has {', '.join(scene.outcomes)}")
+        if problems := _unknown(values["outcome"], scene.id, scene.outcomes):
+            raise UserError(*problems)
         clips.check_folder(out)  # before anything takes time; which rollouts they are is not known yet
         needed = np.where(np.array(scene.outcomes) == values["outcome"], count, 0)
         with request.progress(f"look for {values['outcome']}", count) as advance:

@@ -108,6 +108,19 @@ def test_all_mistakes_are_told_at_once(toy_conf, capsys):
         assert part in err
 
 
+def test_mistakes_in_a_scene_are_told_with_those_elsewhere(toy_conf, capsys):
+    wrong = ("scene.devic.x=1", "scene.device.radios=2", "scene.engine.steps=3")
+    for more in (("n=abc",), ("~scene.note",), ("+scene.note=1", "what")):
+        status, _, err = run("simulate", "scene=toy/wedge", *more, *wrong, capsys=capsys)
+        assert status == 2
+        for part in (*more, "scene.devic", "scene.device.radios", "scene.engine.steps"):
+            assert part.replace("n=abc", "n='abc'") in err
+    status, _, err = run("render", "scene=toy/wedge", "index=1", "outcome=lefd", "scene.device.radios=2", capsys=capsys)
+    assert status == 2
+    for part in ("both given", "did you mean 'left'", "scene.device.radios"):
+        assert part in err
+
+
 def test_simulate_writes_rows_and_a_result_that_reproduces_them(toy_conf, tmp_path, capsys):
     out = tmp_path / "a" / "run"
     words = ("simulate", "scene=toy/wedge", "n=300", "first=900", "seed=5", "workers=1", "scene.device.dead_zone=0.1e-3")
@@ -190,9 +203,19 @@ def test_list_answers_for_all_scenes_and_for_a_pattern(toy_conf, capsys):
     assert [scene["id"] for scene in json.loads(out)["scenes"]] == ["toy/wedge", "toy/wedge-glossy"]
     status, out, _ = run("list", "scenes=*glossy", capsys=capsys)
     assert status == 0 and "Wedge, glossy" in out and "toy/wedge " not in out
-    (toy_conf / "wedge.yaml").write_text("a: [")
-    status, _, err = run("list", capsys=capsys)
-    assert status == 2 and "not YAML" in err
+
+
+def test_a_broken_scene_does_not_hide_the_others(toy_conf, capsys):
+    (toy_conf / "a.yaml").write_text("a: [")
+    (toy_conf / "b.yaml").write_text("outcomes: 5\nreference: [x]\n")
+    status, out, _ = run("list", capsys=capsys)
+    assert status == 2 and out.index("toy/wedge-glossy") < out.index("a.yaml: not YAML") and "toy/b" in out
+    status, out, _ = run("list", "json=true", capsys=capsys)
+    document = json.loads(out)
+    assert status == 2 and [scene["id"] for scene in document["scenes"]] == ["toy/b", "toy/wedge", "toy/wedge-glossy"]
+    assert len(document["problems"]) == 1
+    status, out, err = run("list", "scene=toy/a", capsys=capsys)
+    assert (status, out) == (2, "") and "not YAML" in err
 
 
 class Verb:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import scipy.stats
 from numpy.random import Generator, Philox
 from PIL import Image
 
-from refcheck import app, clips, controls, metrics
+from refcheck import app, clips, controls, metrics, render
 from refcheck.command import UserError
 from scenes.load import load_scene
 from simulators.engines.loop import run
@@ -181,6 +182,7 @@ def test_a_page_of_scenes(toy_conf, tmp_path):
     [
         (("scene=toy/wedge", "index=1", "outcome=left"), "both given"),
         (("scene=toy/wedge", "outcome=middle"), "'middle' is none of toy/wedge: it has left, right"),
+        (("scene=toy/wedge", "outcome=../../../x"), "'../../../x' is none of toy/wedge"),
         (("scenes=toy/*",), "add sheet=true"),
         (("scene=toy/wedge", "sheet=true", "index=1"), "leave index= and outcome= out"),
     ],
@@ -188,6 +190,25 @@ def test_a_page_of_scenes(toy_conf, tmp_path):
 def test_mistakes_with_render(toy_conf, tmp_path, capsys, words, part):
     assert app.main(["render", *words, "workers=1", f"out={tmp_path / 'o'}"]) == 2
     assert part in capsys.readouterr().err
+    assert not (tmp_path / "o").exists(), "nothing is made for what is refused"
+
+
+def test_render_without_out_makes_nothing_for_what_is_refused(toy_conf, tmp_path, monkeypatch):
+    (tmp_path / "here" / "below").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here" / "below")
+    for outcome in ("../../../x", "lefd"):
+        assert app.main(["render", "scene=toy/wedge", f"outcome={outcome}", "workers=1"]) == 2
+    assert [path.name for path in tmp_path.rglob("*") if tmp_path / "conf" not in (path, *path.parents)] == ["here", "below"]
+
+
+def test_default_folders_differ_by_what_is_asked_and_are_one_name_each():
+    asked = {"sheet": False, "outcome": "tails", "index": None, "count": 1}
+    several = [{**asked, **change} for change in ({}, {"count": 2}, {"outcome": None}, {"outcome": None, "count": 2})]
+    names = [render.default_out(values, ["toy/wedge"]).as_posix() for values in several]
+    start = "out/render-toy-wedge-"
+    assert names == [f"{start}tails", f"{start}tails-x2", f"{start}at-0", f"{start}at-0-x2"]
+    odd = render.default_out({**asked, "outcome": "../a b\n[/x]é"}, ["toy/wedge"])
+    assert odd.parent.as_posix() == "out" and re.fullmatch("[A-Za-z0-9._-]+", odd.name)
 
 
 def test_labels_wanted_follow_the_reference():
