@@ -96,7 +96,7 @@ def cell_tables(models: dict[str, Any], tests: dict[str, Any]) -> list[Table]:
     tables = []
     for model, entry in models.items():
         table = empty_table(
-            f"CaliBench: {model} by scene", "", *("scene", "n/N", "TV", "floor", "band", "excess", "score", "p")
+            f"CaliBench: {model} by scene", "", *("scene", "n/N", "TV", "95 %", "floor", "band", "excess", "score", "p")
         )
         for scene, cell in entry["cells"].items():
             table.add_row(
