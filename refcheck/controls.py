@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from refcheck.inference import draw_null
 from refcheck.judges import Failure, Judge, read_all
 from refcheck.judges.state import StateJudge
 from refcheck.tally import Reading
-from scenes.load import load_scene
+from scenes.load import SceneError, load_scene, raw_scene
 from scenes.scene import Scene
 from simulators.device import Rollouts
 from simulators.engines.loop import physics_digest
@@ -150,6 +150,20 @@ def figures(scene: Scene, judged: Sequence[Judged], seed: int) -> dict[str, Any]
     }
 
 
+def mistakes(values: Mapping[str, Any], scenes: Sequence[str], overrides: Sequence[str]) -> list[str]:
+    """Return that the scene has no exact reference, where that is so; a file that cannot be read is told of elsewhere."""
+    try:
+        reference = raw_scene(scenes[0]).get("reference") if scenes else None
+    except SceneError:
+        return []
+    stated = not isinstance(reference, dict) or reference.get("q") or any("reference" in word for word in overrides)
+    return [] if stated else [_no_reference(scenes[0])]
+
+
+def _no_reference(id: str) -> str:
+    return f"controls needs an exact reference `q`, which {id} has not"
+
+
 def run(request: Request) -> Answer:
     """Make the controls, have them read, compare. Status 3 where a clip could not be put before the judge.
 
@@ -158,7 +172,7 @@ def run(request: Request) -> Answer:
     values, k, seed, seconds = request.values, request.values["k"], request.values["seed"], dict[str, float]()
     scene = load_scene(request.scenes[0], request.overrides)
     if scene.reference.q is None:
-        raise UserError(f"controls needs an exact reference `q`, which {scene.id} has not")
+        raise UserError(_no_reference(scene.id))
     labels = draw_labels(scene.q(), k, generator(seed, scene.stream, "labels wanted", 0, 0))
     needed = np.bincount(labels, minlength=len(scene.outcomes))
     clock = _Clock(seconds)

@@ -250,17 +250,35 @@ def test_the_state_judge_loses_nothing_on_the_way(toy_conf, tmp_path, capsys):
     assert {path.name for path in tmp_path.iterdir()} >= {"result.json", "clips.json", "sheet.png", "source.png", "clips"}
 
 
+def test_a_scene_without_an_exact_reference_is_refused_before_a_folder_is_made(toy_conf, tmp_path, capsys):
+    wedge = toy_conf / "wedge.yaml"
+    text, found = re.subn(
+        r"(?m)^  q: .*(\n    .*)*", "  interval: {left: ['0.4', '0.6'], right: ['0.4', '0.6']}", wedge.read_text()
+    )
+    assert found == 1
+    wedge.write_text(text)
+    status, err = (
+        app.main(["controls", "scene=toy/wedge", "k=2", "workers=1", f"out={tmp_path / 'o'}"]),
+        capsys.readouterr().err,
+    )
+    assert status == 2 and "exact reference `q`, which toy/wedge has not" in err
+    assert not (tmp_path / "o").exists()
+
+
 def test_the_trained_judge_sees_neither_names_nor_the_folder(toy_conf, tmp_path, monkeypatch):
-    given = []
+    given, seen = [], []
     read_all = controls.read_all
 
     def spy(judge, paths, *rest):
         given.extend(paths)
+        seen.extend(path.read_bytes() for path in paths)
         return read_all(judge, paths, *rest)
 
     monkeypatch.setattr(controls, "read_all", spy)
     status, result = run_controls(tmp_path, "per_outcome=12", "seed=1", "scene.device.dead_zone=10e-3")
     assert status == 0 and result["accuracy"] == 1.0 and result["answered"] >= 10
+    drawn = {(tmp_path / clip["file"]).read_bytes() for clip in result["clips"]}
+    assert len(seen) == len(drawn) == 12 and not drawn & set(seen), "what the judge reads was encoded anew"
     assert all(tmp_path not in path.parents and len(path.stem) == 32 and not path.exists() for path in given)
     assert result["judge"]["features"] == "place" and result["judge"]["examples"] == {"left": 12, "right": 12}
 

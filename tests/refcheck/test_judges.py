@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import subprocess
 
 import cv2
+import imageio_ffmpeg
 import numpy as np
 import pytest
 from numpy.random import Generator, Philox
@@ -18,7 +20,7 @@ from refcheck.judges import Failure, features, read_all, trained
 from refcheck.judges.state import StateJudge
 from refcheck.judges.trained import TrainedJudge
 from scenes.load import load_scene
-from simulators.video import ClipError, write_clip
+from simulators.video import ClipError, read_clip, write_clip
 
 # Sides that a picture shows, and a gap of two balls between them.
 WIDE = (
@@ -69,6 +71,33 @@ def test_a_name_and_metadata_say_nothing(judge, made, tmp_path):
     shutil.copy(right, left)
     shutil.copy(tmp_path / "kept.mp4", right)
     assert (judge.read(left).outcome, judge.read(right).outcome) == ("right", "left")
+
+
+def test_a_control_is_encoded_anew_and_metadata_stays_behind(made, tmp_path):
+    """The answer in the container's title and as a trailing box: neither is in the copy, and the pictures are."""
+    paths, _ = made
+    told, hidden = tmp_path / "told.mp4", tmp_path / "hidden"
+    hidden.mkdir()
+    command = [
+        imageio_ffmpeg.get_ffmpeg_exe(),
+        "-v",
+        "error",
+        "-i",
+        paths[0],
+        "-c",
+        "copy",
+        "-metadata",
+        "title=ended-left",
+        told,
+    ]
+    subprocess.run(command, check=True)
+    box = b"ended-left-too"
+    told.write_bytes(told.read_bytes() + (8 + len(box)).to_bytes(4, "big") + b"free" + box)
+    assert told.read_bytes().count(b"ended-left") == 2
+    (copy,) = disguise([told], hidden, 16.0, None, lambda count: None)
+    assert b"ended-left" not in copy.read_bytes() and copy.read_bytes() != paths[0].read_bytes()
+    before, after = (np.stack(list(read_clip(path))).astype(int) for path in (paths[0], copy))
+    assert before.shape == after.shape and 0.0 < np.mean(np.abs(before - after)) < 2.0
 
 
 def test_a_picture_unlike_anything_learned_is_unreadable(judge, scene, tmp_path):
