@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from refcheck import metrics
 from refcheck.labels import Strict, shown
+from refcheck.sequential import beta_binomial_interval, mixture_radius, mixture_rho
 
 EXACT = 1e-9
 """Figures that follow from counts may differ from ours by rounding alone."""
@@ -139,6 +140,13 @@ class Certificate(Strict):
         wrong = [*_follows("tvd", self.tvd, tvd(self.tally.counts, self.q, self.tally.outcomes))]
         if valid + nulls != self.n:
             wrong.append(f"n is {self.n}, its tally counts {valid + nulls}")
+        radius = mixture_radius(valid, mixture_rho(self.epsilon, self.alpha), self.alpha)
+        wrong += _follows("upper", self.upper, min(1.0, (self.tvd or 0.0) + radius))
+        ends = beta_binomial_interval(nulls, valid + nulls, self.alpha)
+        wrong += _follows("null_rate.lower", self.null_rate.lower, ends[0])
+        wrong += _follows("null_rate.upper", self.null_rate.upper, ends[1])
+        if self.lower > self.upper:
+            wrong.append(f"lower is {self.lower}, above its upper {self.upper}")
         limit, inside = self.null_rate.limit, self.upper < self.epsilon
         if self.verdict in ("holds", "consistent (assumption)") and not (inside and self.null_rate.upper < limit):
             wrong.append(f"says {self.verdict!r}, but its interval ends are {self.upper} and {self.null_rate.upper} (nulls)")
@@ -224,13 +232,14 @@ class Controls(Strict):
             return [f"has no confusion column for {shown(missing)}"]
         if (isinstance(self.q, list) and len(self.q) != k) or (isinstance(self.q, dict) and set(self.q) != set(self.outcomes)):
             return [f"has a q that is not over its outcomes {shown(self.outcomes)}"]
-        wrong = []
+        q = dict(zip(self.outcomes, self.q_in_order, strict=True))
+        if wrong := _q_problems(q):
+            return wrong
         if sum(self.truth.counts) + self.infrastructure_failures != self.k:
             wrong.append(f"k is {self.k}, but its clips and failures sum to another number")
         columns = [sum(row[self.confusion_columns.index(label)] for row in self.confusion) for label in self.outcomes]
         if [sum(row) for row in self.confusion] != self.truth.counts or columns != self.judged.counts:
             wrong.append("has a confusion matrix whose sums are not its counts")
-        q = dict(zip(self.outcomes, self.q_in_order, strict=True))
         wrong += _follows("accuracy", self.accuracy, self.right / self.answered if self.answered else None)
         wrong += _follows("tvd_truth", self.tvd_truth, tvd(self.truth.counts, q, self.outcomes))
         return wrong + _follows("tvd_judged", self.tvd_judged, tvd(self.judged.counts, q, self.outcomes))
@@ -414,6 +423,10 @@ def _tally_problems(tally: Any, q: Mapping[str, str]) -> list[str]:
         return [f"has {len(tally.counts)} counts for the outcomes {shown(tally.outcomes)}"]
     if set(q) != set(tally.outcomes):
         return [f"has q over {shown(list(q))} for the outcomes {shown(tally.outcomes)}"]
+    return _q_problems(q)
+
+
+def _q_problems(q: Mapping[str, str]) -> list[str]:
     if any(part.partition("/")[2].strip("0") == "" and "/" in part for part in q.values()):
         return ["has a q with denominator 0"]
     total = sum(Fraction(part) for part in q.values())

@@ -21,6 +21,7 @@ from refcheck.report.collect import MAXIMUM_BYTES, collect
 from refcheck.report.numbers import beside, fixed, probability, share
 from refcheck.report.page import command, headline
 from refcheck.report.schema import Certificates
+from refcheck.sequential import beta_binomial_interval, mixture_radius, mixture_rho
 
 OUTCOMES = Path(app.__file__).parent / "data" / "calibench_outcomes.csv"
 SECTIONS = ("certificates", "controls", "models", "reading", "provenance")
@@ -68,7 +69,8 @@ class Page(HTMLParser):
         return re.sub(r"\s+", " ", " ".join(self.words))
 
 
-def certificate(**changes):
+def certificate(lies={}, **changes):  # noqa: B006
+    """A certificate whose bounds follow from its tally, but for the `lies` about them."""
     one = {
         "scene": "toy/coin",
         "digest": "0123456789abcdef",
@@ -86,10 +88,9 @@ def certificate(**changes):
         "q": {"heads": "1/2", "tails": "1/2"},
         "tvd": 0.006,
         "lower": 0.0,
-        "upper": 0.0271,
         "epsilon": 0.03,
         "alpha": 0.01,
-        "null_rate": {"value": 17 / 10017, "lower": 0.0004, "upper": 0.0043, "limit": 0.02},
+        "null_rate": {"value": 17 / 10017, "limit": 0.02},
         "p_value": {"value": 0.2339, "statistic": 1.44, "kind": "chi_square", "method": "exact", "draws": 0, "reached": 0},
         "basis": "mechanism",
         "engine": {"name": "bullet", "version": "1", "steps_per_second": 1200, "time_limit": 8.0},
@@ -101,8 +102,18 @@ def certificate(**changes):
         "rollouts_per_second": 801.4,
         "evidence": {"second_integrator": "not yet", "step_halving": "agrees", "knock_out": "not yet"},
     }
-    return {**one, **changes}
+    one |= changes
+    valid, nulls = sum(one["tally"]["counts"]), sum(one["tally"]["nulls"].values())
+    radius = mixture_radius(valid, mixture_rho(one["epsilon"], one["alpha"]), one["alpha"])
+    lower, upper = beta_binomial_interval(nulls, valid + nulls, one["alpha"])
+    ends = {
+        "upper": min(1.0, float(one["tvd"] or 0.0) + radius),
+        "null_rate": {**one["null_rate"], "lower": lower, "upper": upper},
+    }
+    return {**one, **ends, **{key: value for key, value in lies.items() if key in ends}}
 
+
+FREE = {"value": 17 / 10017, "lower": 0.0, "upper": 0.001, "limit": 0.02}
 
 FAILING = certificate(
     scene="toy/bent",
@@ -111,8 +122,7 @@ FAILING = certificate(
     n=1000,
     tvd=0.2,
     lower=0.1234,
-    upper=0.2766,
-    null_rate={"value": 0.0, "lower": 0.0, "upper": 0.011, "limit": 0.02},
+    null_rate={"value": 0.0, "limit": 0.02},
 )
 
 
@@ -210,7 +220,8 @@ def test_every_number_is_its_results_own(tmp_path, scored):
     text = page.text
     for part in ("One reference holds and one fails.", "By mechanism : holds 1 , fails 1"):
         assert part in text
-    for part in ("0.0060", "0.0000 and 0.0271", "0.1234 and 0.2766", "10,017", "on edge 17", "0.234", "step halving: agrees"):
+    ends = (f"0.0000 and {certificate()['upper']:.4f}", f"0.1234 and {FAILING['upper']:.4f}")
+    for part in ("0.0060", *ends, "10,017", "on edge 17", "0.234", "step halving: agrees"):
         assert part in text
     assert text.count("not yet") >= 4
     for part in (
@@ -275,10 +286,10 @@ def with_scenes(result, **scenes):
 def dice(scored, **changes):
     """A certificate of CaliBench's die, on the q that its models are scored against."""
     q = scored["models"]["wan"]["cells"]["dice"]["q"]
-    tally = {"outcomes": [*"123456"], "counts": [100] * 6, "nulls": {}, "sampling": "iid"}
+    tally = {"outcomes": [*"123456"], "counts": [4000] * 6, "nulls": {}, "sampling": "iid"}
     part = {"scene": "calibench/dice", "stream": "calibench/dice", "tally": tally, "q": dict(zip("123456", q, strict=True))}
-    null_rate = {"value": 0.0, "lower": 0.0, "upper": 0.01, "limit": 0.02}
-    return certificate(**{**part, "n": 600, "tvd": 0.0, "null_rate": null_rate, **changes})
+    null_rate = {"value": 0.0, "limit": 0.02}
+    return certificate(**{**part, "n": 24_000, "tvd": 0.0, "null_rate": null_rate, **changes})
 
 
 def row(text, scene):
@@ -288,7 +299,7 @@ def row(text, scene):
 
 def test_a_score_says_whether_its_reference_holds_on_the_page(tmp_path, scored):
     counts = {"outcomes": [*"123456"], "counts": [200, 80, 80, 80, 80, 80], "nulls": {}, "sampling": "iid"}
-    failing = dice(scored, verdict="fails", lower=0.1, upper=0.3, tally=counts, tvd=200 / 600 - 1 / 6)
+    failing = dice(scored, verdict="fails", lower=0.1, n=600, tally=counts, tvd=200 / 600 - 1 / 6)
     put(tmp_path / "a", "score", scored)
     assert row(made(tmp_path / "a")[1].text, "dice") == "not checked here"
     put(tmp_path / "a", "verify", document("verify", certificates=[failing]))
@@ -526,7 +537,13 @@ def test_a_picture_is_encoded_again_so_that_nothing_rides_along(tmp_path):
         ("[" * 100_000, "nested too deeply"),
         ('{"schema": "quincunx.verify/v1"}', "certificates"),
         (json.dumps(document("verify", certificates=[certificate(tvd=0.001)])), "tvd is 0.001, its counts give 0.006"),
-        (json.dumps(document("verify", certificates=[certificate(upper=0.04)])), "says 'holds'"),
+        (json.dumps(document("verify", certificates=[certificate({"upper": 0.04})])), "says 'holds'"),
+        (json.dumps(document("verify", certificates=[certificate({"upper": 0.02})])), "upper is 0.02, its counts give 0.02"),
+        (
+            json.dumps(document("verify", certificates=[certificate({"null_rate": FREE})])),
+            "null_rate.upper is 0.001, its counts",
+        ),
+        (json.dumps(document("verify", certificates=[certificate(lower=0.5)])), "above its upper"),
         (json.dumps(document("verify", certificates=[certificate(verdict="fails")])), "says 'fails'"),
         (json.dumps(document("verify", certificates=[certificate(basis="assumption")])), "on an assumption"),
         (json.dumps(document("verify", certificates=[certificate(verdict="passes")])), "passes"),
@@ -609,7 +626,7 @@ def test_a_page_of_ours_is_replaced_and_a_file_of_the_users_is_not(tmp_path, cap
 
 
 def test_the_headline_counts_verdicts_in_words_and_bases_apart(tmp_path):
-    undecided = certificate(verdict="undecided", reason="budget", upper=0.05)
+    undecided = certificate(verdict="undecided", reason="budget")
     assumed = certificate(verdict="consistent (assumption)", basis="assumption")
     hidden = certificate(basis="hidden_state")
     body = Certificates.model_validate({"certificates": [certificate(), hidden, FAILING, undecided, assumed]})
@@ -644,8 +661,7 @@ def test_a_certificate_without_an_outcome_is_shown_without_a_distance(tmp_path):
         tally={"outcomes": ["heads", "tails"], "counts": [0, 0], "nulls": {"stuck": 256}, "sampling": "iid"},
         n=256,
         tvd=None,
-        upper=1.0,
-        null_rate={"value": 1.0, "lower": 0.96, "upper": 1.0, "limit": 0.02},
+        null_rate={"value": 1.0, "limit": 0.02},
         p_value={"value": None, "statistic": None, "kind": "chi_square", "method": "exact"},
         first_rest_disagree=None,
         settle_time={"median": None, "p95": None},
