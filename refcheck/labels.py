@@ -295,7 +295,9 @@ class _Reader:
         unknown = [name for name in header if name not in needed and not (self.by and name == STUDY)]
         odd = ", ".join(shown(name) for name in unknown) or "none unknown"
         missing = ", ".join(name for name in needed if name not in header) or "none missing"
-        hint = "; give by=COLUMN to compare the values of a swept setting" if unknown and not self.by else ""
+        hint = "; give by=COLUMN to compare the values of a swept setting" if missing == "none missing" and not self.by else ""
+        if "vlm" in unknown:
+            hint = "; people's labels are given as human=PATH"
         return f"columns must be {','.join(needed)}, each once; unknown: {odd}; missing: {missing}{hint}"
 
     def _csv_row(self, where: str, row: dict[str, str]) -> None:

@@ -29,7 +29,10 @@ def span(ends: list[float] | None, form: str = ".3f") -> str:
 
 def brief(ends: list[float] | None, form: str = ".2f") -> str:
     """Return a range of numbers of at least 0 as `low-high`, or a dash."""
-    return "-" if ends is None else f"{ends[0]:{form}}-{ends[1]:{form}}"
+    if ends is None:
+        return "-"
+    form = ".3f" if form == ".2f" and ends[1] < 0.1 else form  # ends of many rollouts are told apart
+    return f"{ends[0]:{form}}-{ends[1]:{form}}"
 
 
 def p_text(value: float | None) -> str:

@@ -133,6 +133,7 @@ def test_a_bad_line_of_csv(tmp_path, line, message):
         ("scene,model,seed\n", "missing: bin"),
         ("scene,model,seed,bin,bin\n", "each once"),
         ("scene,model,seed,bin,condition\n", "unknown: 'condition'; missing: none missing; give by=COLUMN"),
+        ("scene,model,seed,human,vlm\n", "people's labels are given as human=PATH"),
         ("scene,model,seed,vote_1,vote_2\n", "missing: vote_3"),
         ("scene,model,seed,bin,vote_1,vote_2,vote_3\n", "unknown: 'bin'"),
         (HEAD.encode() + b"cards,m\xe9,0,1\n", "is not UTF-8: byte 0xe9 at offset 28"),
