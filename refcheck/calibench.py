@@ -39,6 +39,8 @@ def _binomial(scene: str, rows: int) -> CalibenchScene:
     return CalibenchScene(scene, bins, tuple(Fraction(comb(rows, i), 2**rows) for i in range(rows + 1)))
 
 
+ORDERED = ("galton_board_real", "galton_board")
+"""Scenes whose outcomes lie in a row, so that near misses differ from far ones."""
 SPIKES = {"galton_board_real": 5, "galton_board": 5, "roulette": 2}
 """Where CaliBench's contamination goes when it asks for power, as a position in the outcomes; the first for other scenes."""
 

@@ -14,13 +14,23 @@ import numpy as np
 from numpy.random import Generator
 
 from refcheck import metrics
-from refcheck.calibench import ROLLOUTS, SCENES, SPIKES
+from refcheck.anytime import log_e_value
+from refcheck.calibench import ORDERED, ROLLOUTS, SCENES, SPIKES
 from refcheck.coverage import coverage_null, expected_coverage
-from refcheck.inference import PValue, benjamini_hochberg, draw_null, monte_carlo_p_value
+from refcheck.inference import (
+    LATTICE,
+    PValue,
+    benjamini_hochberg,
+    draw_null,
+    exact_p_value,
+    lattice_size,
+    monte_carlo_p_value,
+)
 from refcheck.intervals import CellCounts, corrected_bootstrap_mntv, percentile_bootstrap_mntv, tvd_interval
 from refcheck.labels import Labels
 from refcheck.metrics import Cell, FloatArray
 from refcheck.missing import null_bounds
+from refcheck.ordered import ordered_test
 from refcheck.power import smallest_detectable
 
 Step = Callable[[int], Any]
@@ -45,13 +55,18 @@ class Settings:
 
 @dataclass(frozen=True)
 class _Scored:
-    """One CaliBench cell with its null; `null` holds the scores (draws,) of a model that has the same n and is q."""
+    """One CaliBench cell with its null; `null` holds the scores (draws,) of a model that has the same n and is q.
+
+    `beyond` is what neither benchmark has: the exact p of chi-square where the lattice is small, the log of an e-value for
+    H0 p = q that is valid whenever one looks, and for outcomes in a row the Wasserstein distance in bins with its p.
+    """
 
     cell: Cell
     band: tuple[float, float] | None
     p: PValue | None
     null: FloatArray
     interval: tuple[float, float] | None
+    beyond: dict[str, Any]
 
 
 def evaluate(
@@ -98,12 +113,21 @@ def _score_cell(
     held, q = labels.cells[model, scene], SCENES[scene].array()
     cell = metrics.cell(held.counts, held.nulls, q)
     if cell.valid == 0:
-        return _Scored(cell, None, None, np.ones(settings.draws), None)
+        return _Scored(cell, None, None, np.ones(settings.draws), None, {})
     null = draw_null(cell.valid, q, generator_for(f"null/{model}/{scene}"), settings.draws)
     p = monte_carlo_p_value(held.counts, q, null) if cell.testable else None
     interval = tvd_interval(held.counts, q, generator_for(f"interval/{model}/{scene}"), min(settings.draws, INTERVAL_DRAWS))
     scores = metrics.score(cell.rho, metrics.excess_tvd(null.tvd, cell.e0))
-    return _Scored(cell, null.band(), p, scores, (interval.low, interval.high))
+    exact = cell.testable and lattice_size(cell.valid, q.size) <= LATTICE
+    beyond: dict[str, Any] = {
+        "p_exact": exact_p_value(held.counts, q).value if exact else None,
+        "log_e": float(log_e_value(held.counts, q)),
+    }
+    if scene in ORDERED:
+        stream = generator_for(f"ordered/{model}/{scene}")
+        test = ordered_test(held.counts, q, stream, positions=np.arange(q.size), draws=min(settings.draws, INTERVAL_DRAWS))
+        beyond["wasserstein"] = {"value": test.statistic, "p": test.p, "draws": test.draws}
+    return _Scored(cell, null.band(), p, scores, (interval.low, interval.high), beyond)
 
 
 def _mntv(
@@ -176,6 +200,7 @@ def _cell_result(scene: str, item: _Scored, adjusted: float, testable: int, rate
         "chi2": _number(cell.chi_square),
         "p": p.value if p else None,
         "p_reached": p.reached if p else None,
+        **item.beyond,
         "p_benjamini_hochberg": _number(adjusted),
         "rejected": adjusted < rate if p else None,
         "rejected_bonferroni": p.value * testable < rate if p else None,

@@ -1,7 +1,9 @@
 """The verb `score`: the published figures from the published labels, their files, and what it refuses."""
 
 import csv
+import itertools
 import json
+import math
 from pathlib import Path
 
 import pyarrow.parquet
@@ -199,3 +201,28 @@ def test_when_bins_files_cannot_be_written(tmp_path):
     rows = rows_of(policy, lambda scene, repeat: "a")
     with pytest.raises(UserError, match="there are none in data="):
         answer(bins=True, out=tmp_path, **write(tmp_path, policy, rows))
+
+
+def test_exact_p_values_where_the_lattice_is_small(published):
+    exact = set()
+    for scene, held in EXPECTED["cells"].items():
+        for model, expected in held.items():
+            cell = published.result["models"][model]["cells"][scene]
+            if cell.get("p_exact") is not None:
+                assert cell["p_exact"] == pytest.approx(expected["p_exact"], rel=1e-9, abs=1e-12)
+                exact.add(scene)
+    assert exact == {"ball", "walking", "cards", "roulette"}
+
+
+def test_e_values_and_distances_in_bins(published):
+    cells = published.result["models"]["happyhorse"]["cells"]
+    # 15 to 15 against 1/2 by the formula with a uniform prior: G(2)/G(32) * G(16)^2 * 2^30.
+    assert cells["ball"]["log_e"] == pytest.approx(-math.lgamma(32) + 2 * math.lgamma(16) + 30 * math.log(2))
+    assert "wasserstein" not in cells["ball"] and "log_e" not in cells["pendulum"]
+    # 27 in bin 6 and 2 in bin 8, of 29: the mean distance between the distribution functions, summed over bins.
+    q = [math.comb(10, i) / 1024 for i in range(11)]
+    counts = published.result["models"]["happyhorse"]["cells"]["galton_board"]["counts"]
+    ends = zip(itertools.accumulate(counts), itertools.accumulate(q), strict=True)
+    expected = sum(abs(x / 29 - p) for x, p in ends)
+    assert cells["galton_board"]["wasserstein"]["value"] == pytest.approx(expected)
+    assert cells["galton_board"]["wasserstein"]["p"] < 0.05
