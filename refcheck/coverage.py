@@ -16,7 +16,9 @@ from refcheck.metrics import Counts, FloatArray, check_q, iid_counts, require_ii
 from refcheck.tally import Sampling
 
 NEGLIGIBLE = 1e-18
-"""Poisson terms below this are left out of the exact law of the number of labels seen."""
+"""Chances below this are left out of the exact law of the number of labels seen."""
+WIDEST = 128
+"""A label that may be missed has no more draws than this: the chance of more, for Poisson(41.4), is below 1e-24."""
 
 
 def expected_coverage(n: ArrayLike, q: ArrayLike, *, sampling: Sampling = "iid") -> FloatArray:
@@ -37,26 +39,29 @@ def coverage_law(n: int, q: ArrayLike, *, sampling: Sampling = "iid") -> FloatAr
     """Exact probabilities (k + 1,) of seeing 0..k of the labels in n >= 1 draws from q (k,).
 
     The counts of n multinomial draws are independent Poisson(n q_i) given their sum: labels are added one at a time to the
-    joint law of (labels seen, draws used), and the end is divided by P(Poisson(n) = n). Cost of the order k^2 n^2.
+    joint law of (labels seen, draws used), those that cannot be missed all at once, and the end is divided by
+    P(Poisson(n) = n).
     """
     require_iid(sampling, "the law of coverage")
     p = check_q(q)
     if n < 1 or p.ndim != 1:
         raise ValueError(f"`n` must be at least 1 and `q` (k,), got {n} and shape {p.shape}")
-    law = np.zeros((p.size + 1, n + 1))
+    p = p / p.sum()
+    sure = n * p > -np.log(NEGLIGIBLE)
+    rare = p[~sure]
+    weights = scipy.stats.poisson.pmf(np.arange(min(n, WIDEST) + 1), n * rare[:, None])
+    length = min(n, len(rare) * WIDEST) + 1
+    law = np.zeros((len(rare) + 1, length))
     law[0, 0] = 1.0
-    for i, share in enumerate(p / p.sum()):
-        weight = scipy.stats.poisson.pmf(np.arange(n + 1), n * share)
-        seen = weight.copy()
-        seen[0] = 0.0
-        support = np.flatnonzero(seen > NEGLIGIBLE)
+    for i, weight in enumerate(weights):
         new = law * weight[0]
-        if support.size:
-            first, last = int(support[0]), int(support[-1])
-            for s in range(i + 1):
-                new[s + 1, first:] += np.convolve(law[s], seen[first : last + 1])[: n + 1 - first]
+        last = int(np.flatnonzero(weight > NEGLIGIBLE)[-1])
+        for s in range(i + 1):
+            new[s + 1, 1:] += np.convolve(law[s, :-1], weight[1 : last + 1])[: length - 1] if last else 0.0
         law = new
-    return law[:, n] / law[:, n].sum()
+    rest = scipy.stats.poisson.pmf(n - np.arange(length), n * p[sure].sum())
+    seen = np.append(np.zeros(int(sure.sum())), law @ rest)
+    return seen / seen.sum()
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,15 @@ def test_coupon_collector_in_closed_form():
         assert coverage.coverage_law(n, [1 / 6] * 6)[6] == pytest.approx(every, abs=1e-12)
 
 
+def test_law_of_many_draws():
+    # Labels that cannot be missed, two that may be: by independence of Poisson counts nearly, and exactly for one of them.
+    n, share = 1_000_000, 1.5e-6
+    law = coverage.coverage_law(n, [0.5, 0.5 - share, share])
+    assert law[2] == pytest.approx((1 - share) ** n, rel=1e-9)
+    assert law[3] == pytest.approx(1 - (1 - share) ** n, rel=1e-9)
+    assert coverage.coverage_law(5_000, [1 / 37] * 37)[37] == pytest.approx(1)
+
+
 @pytest.mark.parametrize(("n", "q"), [(50, BINOMIAL), (1000, np.full(37, 1 / 37)), (32, np.array([18, 18, 1]) / 37)])
 def test_law_agrees_with_the_expectation_at_real_sizes(n, q):
     law = coverage.coverage_law(n, q)
