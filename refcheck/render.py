@@ -15,6 +15,7 @@ from refcheck import clips
 from refcheck.clips import SHEET, SOURCE, Clip
 from refcheck.command import Answer, Option, Request, UserError
 from refcheck.options import suggest
+from refcheck.output import RESULT
 from scenes.load import SceneError, compose_scene, load_scene, raw_scene
 from scenes.scene import Scene
 from simulators.engines.loop import run as run_rollouts
@@ -112,7 +113,9 @@ def _chosen(request: Request, out: Path, scene: Scene, executor: Executor | None
 def _pages(request: Request, out: Path, loaded: Sequence[Scene], executor: Executor | None) -> Answer:
     values, seed, results, tables, pages = request.values, request.values["seed"], [], list[Any](), list[Image]()
     for scene in loaded:
-        clips.check_folder(out / scene.id.replace("/", "-"))
+        clips.check_folder(folder := out / scene.id.replace("/", "-"))
+        if (folder / RESULT).exists():  # a run of its own, which nobody asked to replace
+            raise UserError(f"{folder / RESULT} is the result of another command: give another folder with out=")
     clips.forget(out)
     for scene in loaded:
         folder = out / scene.id.replace("/", "-")

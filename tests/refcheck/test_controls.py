@@ -109,6 +109,15 @@ def test_no_old_result_stands_beside_clips_of_a_run_cut_short(toy_conf, tmp_path
     assert not {"result.json", "sheet.png", "source.png"} & {path.name for path in (tmp_path / "o").rglob("*")}
 
 
+def test_a_page_does_not_replace_a_run_in_the_folder_of_a_scene(toy_conf, tmp_path, capsys):
+    theirs = tmp_path / "o" / "toy-wedge"
+    assert app.main(["render", "scene=toy/wedge", *SMALL, "workers=1", f"out={theirs}"]) == 0
+    before = {path: path.read_bytes() for path in theirs.rglob("*") if path.is_file()}
+    assert app.main(["render", "scenes=toy/*", "sheet=true", "workers=1", f"out={tmp_path / 'o'}", "overwrite=true"]) == 2
+    assert f"{theirs / 'result.json'} is the result of another command" in capsys.readouterr().err
+    assert before == {path: path.read_bytes() for path in theirs.rglob("*") if path.is_file()}
+
+
 def test_a_clip_that_no_index_explains_is_not_overwritten(toy_conf, tmp_path, monkeypatch, capsys):
     (tmp_path / "clips").mkdir()
     mine = [tmp_path / "clips" / name for name in ("1.mp4", "00000001.mp4", "other.mp4")]
