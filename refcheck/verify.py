@@ -16,6 +16,7 @@ import numpy as np
 from numpy.random import Generator, Philox
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from refcheck.command import COMPLETED, NOT_MET, Answer, Option, Request, UserError
 from refcheck.inference import LOOK, PValue, SequentialTest, SequentialVerdict, p_value
@@ -291,7 +292,7 @@ def table(certificates: Sequence[Certificate]) -> Table:
         verdict = one.verdict if one.reason == "distance" and one.verdict != "undecided" else f"{one.verdict} ({one.reason})"
         shown.add_row(
             one.scene,
-            f"[{STYLES[one.verdict]}]{verdict}[/]",
+            Text(verdict, style=STYLES[one.verdict]),
             f"{one.tvd:.4f}",
             f"{one.lower:.4f}-{one.upper:.4f}",
             f"{one.epsilon:g}",
