@@ -57,6 +57,14 @@ def test_measured_coverage(nulls, epsilon, record_property):
     assert found["percentile"].rate < found["corrected"].rate
 
 
+def test_rollouts_that_all_agree_are_not_taken_for_certainty():
+    cells = [([32, 0], 0, [0.5, 0.5])]
+    published = intervals.percentile_bootstrap_mntv(cells, np.random.default_rng(11), 500)
+    assert published.low == published.high
+    corrected = intervals.corrected_bootstrap_mntv(cells, np.random.default_rng(11), 500)
+    assert corrected.high - corrected.low > 0.05
+
+
 def test_limit_is_the_score_of_endless_rollouts():
     found = intervals.measure_coverage(truth(0.2, 0.6), np.random.default_rng(4), runs=1, draws=10)
     expected = np.mean([0.2 + 0.8 * 0.6 * (1 - scene.array()[0]) for scene in SCENES.values()])

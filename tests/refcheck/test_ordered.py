@@ -33,6 +33,12 @@ def test_sample_distances_agree_with_scipy(ties):
     assert ordered.sample_distance(a, b, "kuiper") == pytest.approx(sum(one_sided), abs=1e-12)
 
 
+def test_nothing_happens_within_a_tie():
+    for kind in ("wasserstein", "energy", "kuiper"):
+        assert ordered.sample_distance([1, 1, 1], [1, 1], kind) == 0
+        assert ordered.sample_distance([1, 1, 2, 2], [1, 2], kind) == pytest.approx(0, abs=1e-12)
+
+
 def test_uniform_kuiper_is_the_sum_of_the_one_sided_kolmogorov_distances():
     u = np.random.default_rng(4).random(40)
     expected = sum(scipy.stats.kstest(u, "uniform", alternative=side).statistic for side in ("less", "greater"))
