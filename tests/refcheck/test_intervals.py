@@ -48,7 +48,7 @@ def test_a_perfect_model_is_covered_by_the_corrected_interval_and_missed_by_the_
 @pytest.mark.parametrize(("nulls", "epsilon"), [(0, 0), (0.3, 0), (0.1, 0.3), (0.2, 0.6)])
 def test_measured_coverage(nulls, epsilon, record_property):
     # 2,000 runs, one standard error of .95 is .005; the corrected interval must stay within .91 to .99: measured
-    # .93 to .98, the upper end for a perfect model, where the published interval holds the truth in one of forty. Fixed seed.
+    # .93 to .98, the upper end for a perfect model, where the published interval holds the truth in .03. Fixed seed.
     found = intervals.measure_coverage(truth(nulls, epsilon), np.random.default_rng([3, 10]), runs=2_000, draws=1_000)
     for name, coverage in found.items():
         record_property(name, str(coverage))
