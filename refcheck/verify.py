@@ -19,7 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from refcheck.command import COMPLETED, NOT_MET, Answer, Option, Request, UserError
-from refcheck.inference import LOOK, PValue, SequentialTest, SequentialVerdict, p_value
+from refcheck.inference import PValue, p_value
+from refcheck.sequential import LOOK, SequentialTest, SequentialVerdict
 from refcheck.simulate import slices, tally_of
 from refcheck.tally import Tally
 from scenes.load import load_scene
