@@ -16,12 +16,7 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from refcheck import metrics
-from refcheck.intervals import Interval as Interval
-from refcheck.intervals import percentile_bootstrap_mntv as percentile_bootstrap_mntv
 from refcheck.metrics import Counts, FloatArray, check_q, iid_counts
-from refcheck.sequential import LOOK as LOOK
-from refcheck.sequential import SequentialTest as SequentialTest
-from refcheck.sequential import SequentialVerdict as SequentialVerdict
 from refcheck.tally import Sampling
 
 TIE = 1e-9

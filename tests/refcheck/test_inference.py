@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from refcheck import inference
+from refcheck import inference, intervals
 from refcheck.calibench import SCENES
 
 EXPECTED = json.loads((Path(__file__).parent / "data" / "calibench_expected.json").read_text())
@@ -112,7 +112,7 @@ def test_published_bootstrap(model):
         (held["counts"], held["N"] - held["n_valid"], SCENES[scene].array())
         for scene, held in ((scene, EXPECTED["cells"][scene][model]) for scene in SCENES)
     ]
-    interval = inference.percentile_bootstrap_mntv(cells, np.random.default_rng(3))
+    interval = intervals.percentile_bootstrap_mntv(cells, np.random.default_rng(3))
     assert [interval.low, interval.high] == pytest.approx(EXPECTED["mntv_bootstrap_ci95"][model], abs=0.003)
 
 

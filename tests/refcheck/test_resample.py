@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refcheck import inference, metrics, resample
+from refcheck import inference, metrics, resample, sequential
 from refcheck.tally import Tally
 
 Q3 = np.array([18, 18, 1]) / 37
@@ -52,7 +52,7 @@ def test_no_multinomial_figure_for_what_is_not_iid(sampling):
         lambda: inference.draw_null(10, [0.5, 0.5], rng, sampling=sampling),
         lambda: inference.p_values([[5, 5]], [0.5, 0.5], rng, sampling=sampling),
         lambda: inference.exact_multinomial_p_value([5, 5], [0.5, 0.5], sampling=sampling),
-        lambda: inference.SequentialTest([0.5, 0.5], 0.1, sampling=sampling),
+        lambda: sequential.SequentialTest([0.5, 0.5], 0.1, sampling=sampling),
         lambda: inference.exact_p_value([5, 5], [0.5, 0.5], sampling=sampling),
         lambda: inference.p_value([5, 5], [0.5, 0.5], rng, sampling=sampling),
         lambda: inference.monte_carlo_p_value(
