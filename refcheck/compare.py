@@ -253,7 +253,7 @@ def calibench_tables(compared: list[dict[str, Any]]) -> list[Table]:
             pair["name"],
             f"{pair['difference']:+.3f}",
             span(pair["ci95"], "+.3f"),
-            p_text(pair["p"]),
+            p_text(pair["p"], pair["draws"]),
             span(pair["bounds"], "+.2f"),
             pair["nulls"],
         )
@@ -307,7 +307,7 @@ def pawbench_tables(compared: Mapping[str, Any]) -> list[Table]:
                 str(on["size"]),
                 figure(on["difference"], "+.2f"),
                 span(on["ci95"], "+.1f"),
-                p_text(on["p"]),
+                p_text(on["p"], held["draws"]),
             )
         made.append(table)
     return made

@@ -132,7 +132,7 @@ def tables(found: Mapping[str, list[dict[str, Any]]]) -> list[Table]:
                 *(figure(entry.get(key)) for key in ("shift", "floor")),
                 span(entry.get("ci95"), ".2f"),
                 figure(entry.get("effect"), ".2f"),
-                p_text(entry.get("p")),
+                p_text(entry.get("p"), entry.get("draws")),
                 p_text(entry["p_benjamini_hochberg"]),
             )
         made.append(table)
