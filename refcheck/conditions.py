@@ -158,8 +158,8 @@ def _condition(cells: Cells, q: FloatArray, generator: Generator, draws: int) ->
     }
 
 
-def tables(conditions: Mapping[str, Any]) -> list[Table]:
-    """Return two tables a sweep: its conditions, and the pairs of conditions that differ most surely."""
+def tables(conditions: Mapping[str, Any], draws: int) -> list[Table]:
+    """Return two tables a sweep, its p-values of so many `draws`: conditions, and the pairs that differ most surely."""
     by, made = conditions["by"], []
     for sweep in conditions["sweeps"]:
         what = ", ".join(part for part in (sweep["study"], sweep["model"], sweep["scene"]) if part)
@@ -177,7 +177,7 @@ def tables(conditions: Mapping[str, Any]) -> list[Table]:
                 _dash(entry["e0"]),
                 span(entry["band"]),
                 figure(entry["score"]),
-                p_text(entry["p"]),
+                p_text(entry["p"], draws),
             )
         made.append(table)
         tested = sorted((pair for pair in sweep["pairs"] if pair["seeds"]), key=lambda pair: pair["score_p"])
@@ -194,10 +194,10 @@ def tables(conditions: Mapping[str, Any]) -> list[Table]:
                 f"{pair['rho']:+.3f}",
                 p_text(pair["rho_p"]),
                 _dash(pair["tv"], "+.3f"),
-                "-" if isnan(pair["tv_p"]) else p_text(pair["tv_p"]),
+                "-" if isnan(pair["tv_p"]) else p_text(pair["tv_p"], draws),
                 f"{pair['score']:+.3f}",
                 span(pair["score_ci95"], "+.2f"),
-                p_text(pair["score_p"]),
+                p_text(pair["score_p"], draws),
                 p_text(pair["score_p_benjamini_hochberg"]),
             )
         made.append(table)

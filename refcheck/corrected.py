@@ -19,9 +19,9 @@ from rich.text import Text
 from refcheck.calibench import SCENES
 from refcheck.command import UserError
 from refcheck.correction import ConfusionError, correct
-from refcheck.labels import Problems, Strict, parse_json, parse_model, read_text, shown
 from refcheck.output import RESULT
 from refcheck.score_tables import empty_table, figure, span
+from refcheck.untrusted import Problems, Strict, parse_json, parse_model, read_text, shown
 
 DRAWS = 1_000
 """Redraws of clips and controls for each floor, bias and interval: each one runs EM."""

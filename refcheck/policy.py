@@ -16,9 +16,10 @@ import numpy as np
 from pydantic import Field
 
 from refcheck import metrics
-from refcheck.labels import Problems, Row, Strict, check_name, json_lines, parse_json, parse_model, read_text, shown
+from refcheck.labels import Row
 from refcheck.metrics import Q_TOLERANCE
 from refcheck.tally import Sampling
+from refcheck.untrusted import Problems, Strict, check_name, json_lines, parse_json, parse_model, read_text, shown
 
 Track = Literal["calibration", "coverage"]
 TRACKS: tuple[Track, ...] = ("calibration", "coverage")

@@ -130,7 +130,7 @@ def run(request: Request) -> Answer:
     with request.progress("score", steps) as advance:
         if labels.swept:
             result["conditions"] = conditions.evaluate(labels.swept, values["by"], generator_for, values["draws"], advance)
-            tables += conditions.tables(result["conditions"])
+            tables += conditions.tables(result["conditions"], values["draws"])
             if request.out:
                 conditions.plots(result["conditions"], request.out)
             result["conditions"] = output.plain(result["conditions"])

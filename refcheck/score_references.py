@@ -24,10 +24,10 @@ from refcheck import metrics
 from refcheck.calibench import SCENES
 from refcheck.inference import draw_null, monte_carlo_p_value
 from refcheck.intervals import tvd_interval
-from refcheck.labels import Problems, Strict, parse_json, parse_model, read_text, shown
 from refcheck.policy import Policy
 from refcheck.references import check_box, distance_range, two_sample
 from refcheck.score_tables import brief, empty_table, figure, p_text
+from refcheck.untrusted import Problems, Strict, parse_json, parse_model, read_text, shown
 
 DRAWS = 10_000
 """At most so many permutations and redraws for each cell."""

@@ -23,8 +23,8 @@ import numpy as np
 from rich.table import Table
 from sklearn.metrics import cohen_kappa_score
 
-from refcheck.labels import Problems, read_text, shown
 from refcheck.score_tables import empty_table
+from refcheck.untrusted import Problems, read_text, shown
 
 CANNOT_TELL = "cannot tell"
 NULL = "(no outcome)"

@@ -17,9 +17,9 @@ from typing import Any
 from PIL import Image
 
 from refcheck.command import UserError
-from refcheck.labels import Problems, Strict, parse_json, parse_model, shown
 from refcheck.output import RESULT
 from refcheck.report.schema import Certificates, Controls, Header, Rendered, Score
+from refcheck.untrusted import Problems, Strict, parse_json, parse_model, shown
 
 MAXIMUM_BYTES = 16 << 20
 """A result with hundreds of scenes is a few megabytes."""

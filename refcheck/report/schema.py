@@ -14,8 +14,8 @@ import numpy as np
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from refcheck import metrics
-from refcheck.labels import Strict, shown
 from refcheck.sequential import beta_binomial_interval, mixture_radius, mixture_rho
+from refcheck.untrusted import Strict, shown
 
 EXACT = 1e-9
 """Figures that follow from counts may differ from ours by rounding alone."""

@@ -6,7 +6,8 @@ import pytest
 
 from refcheck.calibench import SCENES
 from refcheck.command import UserError
-from refcheck.labels import MAXIMUM_BYTES, SHOWN, read_labels
+from refcheck.labels import read_labels
+from refcheck.untrusted import MAXIMUM_BYTES, SHOWN
 
 HEAD = "scene,model,seed,bin\n"
 ROW = {
