@@ -86,7 +86,9 @@ def run(request: Request) -> Answer:
     """Score what `data` holds. Raises `UserError` for anything in it, or beside it, that may not stand."""
     values = _published(request.values)
     if values["data"] is None and values["human"] is None:
-        raise UserError(f"data= is missing: give data=PATH, {RECOGNISED}; or human=PATH, a panel's votes; or both")
+        raise UserError(
+            f"data= is missing: give data=PATH, {RECOGNISED}; or data=calibench, the published labels; or human=PATH, a panel's votes; or both"
+        )
     labels = Labels() if values["data"] is None else read_labels(Path(values["data"]), values["by"])
     if values["bins"]:
         score_files.check_bins(labels, request.out)

@@ -76,7 +76,7 @@ def tables(held: list[dict[str, Any]]) -> list[Table]:
         return []
     table = empty_table(
         f"Stopping early: an interval of TVD no wider than {held[0]['width']:g}",
-        "Taken in the order of slots. The 95 % interval is valid at whatever look one stops, and so is wider than one for a "
+        f"Taken in the order of slots, with at most {LOOKS} looks. The 95 % interval is valid at whatever look one stops, and so is wider than one for a "
         "number fixed beforehand. Too few: all rollouts did not bring it to that width.",
         *("scene", "model", "sufficed", "valid", "TVD then", "95 %, anytime"),
         left=2,
