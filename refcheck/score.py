@@ -87,7 +87,8 @@ def run(request: Request) -> Answer:
     values = _published(request.values)
     if values["data"] is None and values["human"] is None:
         raise UserError(
-            f"data= is missing: give data=PATH, {RECOGNISED}; or data=calibench, the published labels; or human=PATH, a panel's votes; or both"
+            f"data= is missing: give data=PATH, {RECOGNISED}; or data=calibench, the published "
+            "labels; or human=PATH, a panel's votes; or both"
         )
     labels = Labels() if values["data"] is None else read_labels(Path(values["data"]), values["by"])
     if values["bins"]:

@@ -76,8 +76,8 @@ def tables(held: list[dict[str, Any]]) -> list[Table]:
         return []
     table = empty_table(
         f"Stopping early: an interval of TVD no wider than {held[0]['width']:g}",
-        f"Taken in the order of slots, with at most {LOOKS} looks. The 95 % interval is valid at whatever look one stops, and so is wider than one for a "
-        "number fixed beforehand. Too few: all rollouts did not bring it to that width.",
+        f"Taken in the order of slots, with at most {LOOKS} looks. The 95 % interval is valid at whatever look one stops, and "
+        "so is wider than one for a number fixed beforehand. Too few: all rollouts did not bring it to that width.",
         *("scene", "model", "sufficed", "valid", "TVD then", "95 %, anytime"),
         left=2,
     )
