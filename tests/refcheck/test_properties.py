@@ -17,7 +17,7 @@ def cells(draw, most=12):
     return np.array(counts), np.array(weights) / sum(weights), draw(st.permutations(range(k)))
 
 
-@given(cells())
+@given(cells(most=8))  # 40 rollouts over 5 outcomes are still summed exactly
 @settings(deadline=None, max_examples=40)
 def test_renaming_the_labels_changes_no_statistic(case):
     counts, q, order = case
