@@ -3,7 +3,7 @@
 The models are the three published ones, each taken to have exactly the shares of outcomes and nulls that its 32 rollouts a
 scene showed, and scored anew over and over. The truth is the mnTV such a model has on average over its evaluations.
 
-    python benchmarks/coverage.py [runs] [bootstrap draws of each]
+    python benchmarks/interval_coverage.py [runs] [bootstrap draws of each]
 """
 
 from __future__ import annotations
