@@ -3,9 +3,9 @@
 It reads labels and references, never a clip; it knows no judge's error, and says nothing of why a model misses.
 
 Two intervals stand beside mnTV. Each of the three published models, taken to have exactly the shares its 32 rollouts a scene
-showed, was scored 2,000 times (`python benchmarks/interval_coverage.py`; standard errors .003 to .009). At a nominal .95 the corrected
-interval held the expected mnTV in .939 (seedance), .976 (happyhorse) and .953 (wan) of them, the published one in .791, .943
-and .931.
+showed, was scored 2,000 times (`python benchmarks/interval_coverage.py`; standard errors .003 to .009). At a nominal .95 the
+corrected interval held the expected mnTV in .939 (seedance), .976 (happyhorse) and .953 (wan) of them, the published one in
+.791, .943 and .931.
 """
 
 from __future__ import annotations
