@@ -60,8 +60,8 @@ def model_table(models: dict[str, Any]) -> Table:
         "CaliBench: mnTV, 0 is calibrated and 1 the worst",
         "95 %: of the mnTV this model has on average over reruns. Corrected: ours, centred, noise counted once; it held the "
         "truth in .94 to .98 of simulated evaluations of the three published models. As published: CaliBench's percentile "
-        "bootstrap, noise counted twice; .79 to .94 (benchmarks/interval_coverage.py). If q: the mean and 95 % range of a model "
-        "with the same nulls whose every outcome came from q. " + partial + " ".join(missing + odd),
+        "bootstrap, noise counted twice; .79 to .94 (benchmarks/interval_coverage.py). If q: the mean and 95 % range of a "
+        "model with the same nulls whose every outcome came from q. " + partial + " ".join(missing + odd),
         *("model", "mnTV", "95 % corrected", "as published", "if q", "if q, 95 %", "scenes"),
     )
     for name, mntv in means.items():
