@@ -57,13 +57,9 @@ def test_help_and_version(capsys):
         assert part in out
 
 
-@pytest.mark.parametrize(
-    "verb", [v for v in app.VERBS if (REFCHECK / f"{v}.py").exists() or (REFCHECK / v / "__init__.py").exists()]
-)
+@pytest.mark.parametrize("verb", app.VERBS)
 def test_every_verb_has_a_summary_that_is_read_without_importing_it(verb):
     module = app._module(verb)
-    if not hasattr(module, "SUMMARY"):
-        pytest.skip(f"{verb} is not built yet")
     assert app._summary(verb) == module.SUMMARY
     assert verb in options.describe(verb, module)
 
