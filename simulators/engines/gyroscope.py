@@ -1,7 +1,7 @@
 """The torque that turns Bullet's explicit gyroscopic term into the implicit midpoint rule.
 
 Bullet adds -omega x I omega at the start of each step, which gains energy (a coin at 38 Hz and 1/2400 s: fourfold in half
-a second). The midpoint rule conserves energy and |L| of a free body to round-off.
+a second). The midpoint rule conserves the energy of a free body.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def midpoint_torque(
     """Return the torque [N m, world axes] that replaces the explicit gyroscopic term over one `step` [s].
 
     `omega` [rad/s] in world axes, `moments` [kg m^2] principal, about the body axes. Solves
-    I (w' - w) = -step (m x I m) with m = (w + w') / 2 by fixed-point iteration: at the spins and steps in use (step times
-    spin below .2) eight rounds reach round-off.
+    I (w' - w) = -step (m x I m) with m = (w + w') / 2 by fixed-point iteration: eight rounds leave 1e-11 of the explicit
+    term at step times spin .13 (a coin at 38 Hz and 1/1200 s), and less when slower.
     """
     axis = (quat[0], quat[1], quat[2])
     back = (-quat[0], -quat[1], -quat[2])
