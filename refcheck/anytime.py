@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from math import inf, log
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaln, rel_entr, xlogy
 
+from refcheck.cells import Real, over_cells
 from refcheck.metrics import Counts, FloatArray, check_q, iid_counts, require_iid
 from refcheck.tally import Sampling
 
@@ -83,12 +84,15 @@ def log_e_process(
 
 @dataclass(frozen=True)
 class DistanceInterval:
-    """TVD(p, q) lies in [`low`, `high`] at all n at once with probability >= 1 - alpha; `tvd` is the observed one."""
+    """TVD(p, q) lies in [`low`, `high`] at all n at once with probability >= 1 - alpha; `tvd` is the observed one.
 
-    low: float
-    high: float
-    tvd: float
-    n: int
+    All but `alpha` are numbers for one cell, arrays (...) for many.
+    """
+
+    low: Real
+    high: Real
+    tvd: Real
+    n: int | NDArray[np.int64]
     alpha: float
 
 
@@ -105,6 +109,7 @@ def _reach(x: float, radius: float) -> tuple[float, float]:
     return low, high
 
 
+@over_cells(counts=1, q=1)
 def distance_interval(counts: Counts, q: ArrayLike, alpha: float = 0.05, *, sampling: Sampling = "iid") -> DistanceInterval:
     """Confidence sequence for TVD(p, q): the distances of every p that the Dirichlet mixture has not rejected yet.
 
@@ -116,8 +121,8 @@ def distance_interval(counts: Counts, q: ArrayLike, alpha: float = 0.05, *, samp
     s-(p^(A)) - q(A) over the sets of that order.
 
     Args:
-        counts: (k,) or a `Tally`.
-        q: reference (k,).
+        counts: (..., k) or a `Tally`; each cell's ends are searched for by themselves.
+        q: reference (k,) or (..., k).
         alpha: chance that the sequence ever misses, in (0, 1).
         sampling: anything but `iid` is refused.
 
@@ -201,7 +206,7 @@ def score_until(
     return EarlyScore(
         interval=interval,
         log_e_value=float(log_e_value(counts, p)),
-        valid=interval.n,
-        nulls=taken - interval.n,
-        stopped=interval.high - interval.low <= width,
+        valid=int(counts.sum()),
+        nulls=taken - int(counts.sum()),
+        stopped=bool(interval.high - interval.low <= width),
     )

@@ -84,7 +84,7 @@ def evaluate(
             scored[model][scene] = _score_cell(labels, model, scene, settings, generator_for)
             step(1)
     flat = [(model, scene, item.p) for model, cells in scored.items() for scene, item in cells.items()]
-    adjusted = benjamini_hochberg([np.nan if p is None else p.value for _, _, p in flat])
+    adjusted = benjamini_hochberg([np.nan if p is None else float(p.value) for _, _, p in flat])
     testable = sum(p is not None for _, _, p in flat)
     q_values = {(model, scene): float(value) for (model, scene, _), value in zip(flat, adjusted, strict=True)}
     models = {}
@@ -134,7 +134,7 @@ def _score_cell(
         stream = generator_for(f"ordered/{model}/{scene}")
         test = ordered_test(held.counts, q, stream, positions=np.arange(q.size), draws=min(settings.draws, INTERVAL_DRAWS))
         beyond["wasserstein"] = {"value": test.statistic, "p": test.p, "draws": test.draws}
-    return _Scored(cell, null.band(), p, scores, (interval.low, interval.high), beyond)
+    return _Scored(cell, null.band(), p, scores, (float(interval.low), float(interval.high)), beyond)
 
 
 def _mntv(

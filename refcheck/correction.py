@@ -15,6 +15,7 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from refcheck import metrics
+from refcheck.cells import Real, over_cells
 from refcheck.intervals import Interval, difference_interval
 from refcheck.metrics import FloatArray, check_counts, check_q, require_iid
 from refcheck.tally import Sampling
@@ -39,19 +40,20 @@ class Correction:
     `tvd` is theirs from q beside the `raw` one of the labels; `floor` is the mean corrected TVD when the model *is* q, with
     the same judge, controls and clips; `bias` how far the mean corrected TVD lies above the truth at these shares;
     `interval` is for the distance and carries the noise of clips and controls. `condition` is the confusion matrix's
-    condition number, `singular` its smallest singular value and `noise` the size of its sampling error.
+    condition number, `singular` its smallest singular value and `noise` the size of its sampling error. For many cells
+    arrays (...), `shares` (..., k).
     """
 
-    shares: tuple[float, ...]
-    null: float
-    tvd: float
-    raw: float
-    floor: float
-    bias: float
+    shares: tuple[float, ...] | FloatArray
+    null: Real
+    tvd: Real
+    raw: Real
+    floor: Real
+    bias: Real
     interval: Interval
-    condition: float
-    singular: float
-    noise: float
+    condition: Real
+    singular: Real
+    noise: Real
     assumption: str
 
 
@@ -140,6 +142,7 @@ def _difference(shares: FloatArray, q: FloatArray) -> FloatArray:
     return shares[..., :-1] / np.where(valid > 0, valid, np.nan) - q
 
 
+@over_cells(observed=1, confusion=2, q=1)
 def correct(
     observed: ArrayLike,
     confusion: ArrayLike,
@@ -152,10 +155,12 @@ def correct(
 ) -> Correction:
     """Estimate what really happened from what a judge said, given its answers on controls.
 
+    Every cell is redrawn with its judge, and each redraw estimated by EM, so many cells take as long as so many calls.
+
     Args:
-        observed: label counts (k + 1,), nulls last, of the clips.
-        confusion: counts as for `confusion_matrix`.
-        q: reference (k,).
+        observed: label counts (..., k + 1), nulls last, of the clips.
+        confusion: counts as for `confusion_matrix`, with leading axes of its own where judges differ.
+        q: reference (k,) or (..., k).
         generator: source of the redraws of clips and controls.
         draws: of the floor, and of bias and interval.
         level: of the interval.

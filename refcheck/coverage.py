@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.stats
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
+from refcheck.cells import Real, alike
 from refcheck.metrics import Counts, FloatArray, check_q, iid_counts, require_iid
 from refcheck.tally import Sampling
 
@@ -66,33 +67,45 @@ def coverage_law(n: int, q: ArrayLike, *, sampling: Sampling = "iid") -> FloatAr
 
 @dataclass(frozen=True)
 class CoverageNull:
-    """Coverage of n draws from q: `expected`, central band [`low`, `high`] at `level`, and `p` of no more labels than seen."""
+    """Coverage of n draws from q: `expected`, central band [`low`, `high`] at `level`, and `p` of no more labels than seen.
 
-    n: int
-    expected: float
-    low: float
-    high: float
+    All but `level` are numbers for one cell, arrays (...) for many.
+    """
+
+    n: int | NDArray[np.int64]
+    expected: Real
+    low: Real
+    high: Real
     level: float
-    p: float
+    p: Real
 
 
 def coverage_null(counts: Counts, q: ArrayLike, level: float = 0.95, *, sampling: Sampling = "iid") -> CoverageNull:
-    """Place the coverage of `counts` (k,) in its exact law under q at the same n. Raises `ValueError` without a rollout."""
-    x = iid_counts(counts, "the band of coverage", sampling)
+    """Place the coverage of `counts` (..., k) in its exact law under q (k,) or (..., k) at the same n.
+
+    Cells of equal n and reference share one law. Raises `ValueError` for a cell without a rollout.
+    """
+    x, p = iid_counts(counts, "the band of coverage", sampling), check_q(q)
     if not 0 < level < 1:
         raise ValueError(f"`level` must be in (0, 1), got {level}")
-    law = coverage_law(int(x.sum()), q)
-    if law.size != x.size + 1:
-        raise ValueError(f"`counts` and `q` must have equally many outcomes, got {x.size} and {law.size - 1}")
-    below = np.cumsum(law)
-    low, high = (int(np.searchsorted(below, end - 1e-12)) for end in ((1 - level) / 2, (1 + level) / 2))
+    if x.shape[-1] != p.shape[-1]:
+        raise ValueError(f"`counts` and `q` must have equally many outcomes, got {x.shape[-1]} and {p.shape[-1]}")
+    x, p = np.broadcast_arrays(x, p)
+    shape, k = x.shape[:-1], x.shape[-1]
+    n, seen = x.sum(-1).ravel(), (x > 0).sum(-1).ravel()
+    low, high, value = np.empty(n.size), np.empty(n.size), np.empty(n.size)
+    for row, mine in alike(n, p.reshape(-1, k)):
+        below = np.cumsum(coverage_law(int(row[0]), row[1:]))
+        ends = [int(np.searchsorted(below, end - 1e-12)) for end in ((1 - level) / 2, (1 + level) / 2)]
+        low[mine], high[mine] = ends[0] / k, min(ends[1], k) / k
+        value[mine] = np.minimum(1.0, below[seen[mine]])
     return CoverageNull(
-        n=int(x.sum()),
-        expected=float(expected_coverage(x.sum(), q)),
-        low=low / x.size,
-        high=min(high, x.size) / x.size,
+        n=n.astype(np.int64).reshape(shape)[()],
+        expected=expected_coverage(n.reshape(shape), p)[()],
+        low=low.reshape(shape)[()],
+        high=high.reshape(shape)[()],
         level=level,
-        p=float(min(1.0, below[int((x > 0).sum())])),
+        p=value.reshape(shape)[()],
     )
 
 

@@ -15,6 +15,7 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from refcheck import metrics
+from refcheck.cells import Real, alike, over_cells
 from refcheck.metrics import Counts, FloatArray, check_q, iid_counts, require_iid
 from refcheck.tally import Sampling
 
@@ -27,12 +28,15 @@ SUBSETS = 12
 
 @dataclass(frozen=True)
 class Equivalence:
-    """p-value of H0 TVD(p, q) >= `epsilon`: small where the tally speaks for agreement. `tvd` is the observed distance."""
+    """p-value of H0 TVD(p, q) >= `epsilon`: small where the tally speaks for agreement. `tvd` is the observed distance.
 
-    p: float
-    tvd: float
+    `p`, `tvd` and `n` are numbers for one cell, arrays (...) for many.
+    """
+
+    p: Real
+    tvd: Real
     epsilon: float
-    n: int
+    n: int | NDArray[np.int64]
     method: Method
 
 
@@ -48,20 +52,26 @@ def exact_equivalence(counts: Counts, q: ArrayLike, epsilon: float, *, sampling:
     p = max over A of P(Binomial(n, q(A) + epsilon) <= n (q(A) + t)), over the sums q(A) <= 1 - epsilon; above `SUBSETS`
     outcomes over a grid of [0, 1 - epsilon], each interval bounded from both its ends.
 
+    Cells of equal n, distance and reference share one search.
+
     Args:
-        counts: (k,) or a `Tally`, at least one valid rollout.
-        q: reference (k,).
+        counts: (..., k) or a `Tally`, at least one valid rollout a cell.
+        q: reference (k,) or (..., k).
         epsilon: the distance that matters, in (0, 1).
         sampling: anything but `iid` is refused.
     """
-    _, p, n, distance = _observe(counts, q, epsilon, sampling)
-    return Equivalence(_exact_tail(n, p, distance, epsilon), distance, epsilon, n, "exact")
+    _check_epsilon(epsilon)
+    x, p, n = _observed(counts, q, sampling)
+    distance, value = metrics.tvd(x, p), np.empty(n.shape)
+    for row, mine in alike(n.ravel(), distance.ravel(), p.reshape(-1, p.shape[-1])):
+        value.flat[mine] = _exact_tail(int(row[0]), row[2:], float(row[1]), epsilon)
+    return Equivalence(value[()], distance[()], epsilon, n.astype(np.int64)[()], "exact")
 
 
 def _exact_tail(n: int, q: FloatArray, distance: float, epsilon: float) -> float:
     """Return the largest chance of an observed distance of at most `distance` that the binomial bound leaves under H0."""
     if q.size <= SUBSETS:
-        sums = ((np.arange(2**q.size)[:, None] >> np.arange(q.size)) & 1) @ q
+        sums = np.unique(((np.arange(2**q.size)[:, None] >> np.arange(q.size)) & 1) @ q)
         low = high = sums[sums <= 1 - epsilon + 1e-12]
     else:
         grid = np.linspace(0, 1 - epsilon, GRID)
@@ -70,6 +80,7 @@ def _exact_tail(n: int, q: FloatArray, distance: float, epsilon: float) -> float
     return float(min(1.0, tail.max(initial=0.0)))
 
 
+@over_cells(counts=1, q=1)
 def bootstrap_equivalence(
     counts: Counts, q: ArrayLike, epsilon: float, generator: Generator, draws: int = 10_000, *, sampling: Sampling = "iid"
 ) -> Equivalence:
@@ -79,11 +90,12 @@ def bootstrap_equivalence(
     q as the observed one; p is the largest. The points: on the ray from q through the observed shares; and with mass moved in
     proportion to q, from the outcomes that fell short to those that did not, and between two halves of q, either way. The ray
     alone errs too often: a tally that comes near points somewhere by chance, and where mass is spread evenly the observed
-    distance exceeds epsilon least. The level is asymptotic. p = 1 where the observed distance is epsilon or more.
+    distance exceeds epsilon least. The level is asymptotic. p = 1 where the observed distance is epsilon or more. Every cell
+    has a boundary of its own, so many cells take as long as so many calls.
 
     Args:
-        counts: (k,) or a `Tally`, at least one valid rollout.
-        q: reference (k,).
+        counts: (..., k) or a `Tally`, at least one valid rollout a cell.
+        q: reference (k,) or (..., k).
         epsilon: the distance that matters.
         generator: source of the draws.
         draws: B at each point.
@@ -92,7 +104,9 @@ def bootstrap_equivalence(
     Raises:
         ValueError: where no distribution is epsilon away from q.
     """
-    x, p, n, distance = _observe(counts, q, epsilon, sampling)
+    _check_epsilon(epsilon)
+    x, p, size = _observed(counts, q, sampling)
+    n, distance = int(size), float(metrics.tvd(x, p))
     if distance >= epsilon:
         return Equivalence(1.0, distance, epsilon, n, "bootstrap")
     largest = 0.0
@@ -132,12 +146,13 @@ def _boundary(p: FloatArray, lean: FloatArray, epsilon: float) -> list[FloatArra
     return points
 
 
-def _observe(counts: Counts, q: ArrayLike, epsilon: float, sampling: Sampling) -> tuple[FloatArray, FloatArray, int, float]:
-    _check_epsilon(epsilon)
+def _observed(counts: Counts, q: ArrayLike, sampling: Sampling) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return counts (..., k), q (..., k) of sum 1 and n (...) of checked cells."""
     x, p = iid_counts(counts, "an equivalence p-value", sampling), check_q(q)
-    if x.ndim != 1 or x.sum() < 1:
-        raise ValueError("`counts` must be (k,) with at least one valid rollout")
-    return x, p / p.sum(), int(x.sum()), float(metrics.tvd(x, p))
+    if x.shape[-1] != p.shape[-1] or np.any(x.sum(-1) < 1):
+        raise ValueError("`counts` must have as many outcomes as `q` and at least one valid rollout a cell")
+    x, p = np.broadcast_arrays(x, p / p.sum(-1, keepdims=True))
+    return x, p, x.sum(-1)
 
 
 def boundary_point(q: ArrayLike, direction: ArrayLike, epsilon: float) -> FloatArray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import comb, nan
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import scipy.stats
@@ -16,6 +16,7 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from refcheck import metrics
+from refcheck.cells import Real, alike
 from refcheck.metrics import Counts, FloatArray, check_q, iid_counts
 from refcheck.tally import Sampling
 
@@ -30,10 +31,14 @@ Statistic = Literal["chi_square", "tvd"]
 STATISTICS = {"chi_square": metrics.chi_square, "tvd": metrics.tvd}
 
 
+def _edge(observed: FloatArray) -> FloatArray:
+    """Return the least statistic (...) that is still as extreme as the observed one, ties included."""
+    return observed - TIE * np.where(np.isfinite(observed), np.maximum(1.0, observed), 0.0)
+
+
 def reaches(statistic: ArrayLike, observed: float) -> NDArray[np.bool_]:
     """Tell which statistics are at least as extreme as `observed`, ties included."""
-    values = np.asarray(statistic, np.float64)
-    return values >= (observed - TIE * max(1.0, observed) if np.isfinite(observed) else observed)
+    return np.asarray(np.asarray(statistic, np.float64) >= _edge(np.asarray(observed, np.float64)))
 
 
 @dataclass(frozen=True)
@@ -67,14 +72,17 @@ def draw_null(n: int, q: ArrayLike, generator: Generator, draws: int = 50_000, *
 
 @dataclass(frozen=True)
 class PValue:
-    """A p-value with its evidence: the observed `statistic`, and for Monte Carlo the `draws` and how many `reached` it."""
+    """A p-value with its evidence: the observed `statistic`, and for Monte Carlo the `draws` and how many `reached` it.
 
-    value: float
-    statistic: float
+    `value`, `statistic` and `reached` are numbers for one cell, arrays (...) for many.
+    """
+
+    value: Real
+    statistic: Real
     kind: Statistic
     method: Literal["exact", "monte_carlo"]
     draws: int = 0
-    reached: int = 0
+    reached: int | NDArray[np.int64] = 0
 
 
 def monte_carlo_p_value(
@@ -84,14 +92,27 @@ def monte_carlo_p_value(
 
     The observed tally counts as one of the draws, so that the test keeps its level and p is never 0 (Davison and Hinkley
     1997, Bootstrap Methods and their Application, 4.2.5; Phipson and Smyth 2010).
+
+    Args:
+        counts: (..., k), each cell of `null.n` rollouts, or a `Tally`.
+        q: the reference (k,) that `null` was drawn from.
+        null: as from `draw_null`.
+        kind: the statistic.
+        sampling: anything but `iid` is refused.
     """
     x = iid_counts(counts, "a p-value", sampling)
-    observed = float(STATISTICS[kind](x, q))
-    if int(x.sum()) != null.n:
-        raise ValueError(f"the null was drawn for n = {null.n}, the counts sum to {int(x.sum())}")
-    drawn = null.chi_square if kind == "chi_square" else null.tvd
-    reached = int(reaches(drawn, observed).sum())
-    return PValue((reached + 1) / (drawn.size + 1), observed, kind, "monte_carlo", drawn.size, reached)
+    observed = np.asarray(STATISTICS[kind](x, q))
+    if np.any(x.sum(-1) != null.n):
+        raise ValueError(f"the null was drawn for n = {null.n}, the counts sum to {_numbers(x.sum(-1))}")
+    drawn = np.sort(null.chi_square if kind == "chi_square" else null.tvd)
+    reached = np.asarray(drawn.size - np.searchsorted(drawn, _edge(observed), side="left"))
+    return PValue((reached + 1)[()] / (drawn.size + 1), observed[()], kind, "monte_carlo", drawn.size, reached[()])
+
+
+def _numbers(values: FloatArray) -> str:
+    """Return the distinct whole numbers among `values`, the first few."""
+    found = [f"{value:g}" for value in np.unique(values)]
+    return ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
 
 
 def lattice_size(n: int, k: int) -> int:
@@ -111,16 +132,48 @@ def lattice(n: int, k: int) -> NDArray[np.int64]:
     return np.column_stack([tallies, left])
 
 
+def _summable(n: int, k: int) -> NDArray[np.int64]:
+    """Return the lattice of n over k, (t, k). Raises `ValueError` where it is too large."""
+    if lattice_size(n, k) > LATTICE:
+        raise ValueError(f"{lattice_size(n, k)} tallies are too many to sum, at most {LATTICE}; use Monte Carlo")
+    return lattice(n, k)
+
+
+def _cells(counts: FloatArray, q: FloatArray) -> tuple[tuple[int, ...], FloatArray, FloatArray]:
+    """Return the leading shape of counts and q broadcast, and both as (cells, k)."""
+    if counts.shape[-1] != q.shape[-1]:
+        raise ValueError(f"`counts` and `q` must have equally many outcomes, got {counts.shape[-1]} and {q.shape[-1]}")
+    x, p = np.broadcast_arrays(counts, q)
+    return x.shape[:-1], x.reshape(-1, x.shape[-1]), p.reshape(-1, x.shape[-1])
+
+
+def _tail(drawn: FloatArray, weight: FloatArray, observed: FloatArray) -> FloatArray:
+    """Return the weight of the statistics `drawn` (t,) as extreme as each `observed` (cells,), summed from the far end."""
+    order = np.argsort(drawn)
+    above = np.append(np.cumsum(weight[order][::-1])[::-1], 0.0)
+    return np.asarray(above[np.searchsorted(drawn[order], _edge(observed), side="left")])
+
+
 def exact_p_value(counts: Counts, q: ArrayLike, kind: Statistic = "chi_square", *, sampling: Sampling = "iid") -> PValue:
-    """Sum q's multinomial probability over every tally at least as extreme as `counts` (k,). Raises over a large lattice."""
-    x, p = iid_counts(counts, "a p-value", sampling), check_q(q)
-    n, observed = int(x.sum()), float(STATISTICS[kind](x, p))
-    if lattice_size(n, p.size) > LATTICE:
-        raise ValueError(f"{lattice_size(n, p.size)} tallies are too many to sum, at most {LATTICE}; use Monte Carlo")
-    tallies = lattice(n, p.size)
-    extreme = tallies[reaches(STATISTICS[kind](tallies, p), observed)]
-    value = float(scipy.stats.multinomial.pmf(extreme, n, p / p.sum()).sum()) if extreme.size else 0.0
-    return PValue(min(1.0, value), observed, kind, "exact")
+    """Sum q's multinomial probability over every tally at least as extreme as the observed one; NaN without a rollout.
+
+    Cells of equal n and reference share one enumeration. Raises `ValueError` over more than `LATTICE` tallies.
+
+    Args:
+        counts: (..., k) or a `Tally`.
+        q: (k,) or (..., k).
+        kind: the statistic.
+        sampling: anything but `iid` is refused.
+    """
+    shape, x, p = _cells(iid_counts(counts, "a p-value", sampling), check_q(q))
+    observed, values = np.asarray(STATISTICS[kind](x, p)), np.full(len(x), nan)
+    for row, mine in alike(x.sum(-1), p):
+        n, reference = int(row[0]), row[1:]
+        if n:
+            tallies = _summable(n, reference.size)
+            weight = scipy.stats.multinomial.pmf(tallies, n, reference / reference.sum())
+            values[mine] = np.minimum(1.0, _tail(np.asarray(STATISTICS[kind](tallies, reference)), weight, observed[mine]))
+    return PValue(values.reshape(shape)[()], observed.reshape(shape)[()], kind, "exact")
 
 
 def p_value(
@@ -146,18 +199,22 @@ def p_value(
     return monte_carlo_p_value(x, p, draw_null(n, p, generator, draws), kind)
 
 
-def exact_multinomial_p_value(counts: Counts, q: ArrayLike, *, sampling: Sampling = "iid") -> float:
-    """Exact multinomial test: q's probability of every tally no likelier than `counts` (k,). Raises over a large lattice.
+def exact_multinomial_p_value(counts: Counts, q: ArrayLike, *, sampling: Sampling = "iid") -> Real:
+    """Exact multinomial test: q's probability of every tally no likelier than the observed one (...); NaN without a rollout.
 
     Tallies are ordered by their own probability, as in the exact binomial test (k = 2), with its tie tolerance of 1e-7.
+    Arguments and refusals as `exact_p_value`.
     """
-    x, p = iid_counts(counts, "a p-value", sampling), check_q(q)
-    n = int(x.sum())
-    if lattice_size(n, p.size) > LATTICE:
-        raise ValueError(f"{lattice_size(n, p.size)} tallies are too many to sum, at most {LATTICE}; use Monte Carlo")
-    law = scipy.stats.multinomial.pmf(lattice(n, p.size), n, p / p.sum())
-    observed = scipy.stats.multinomial.pmf(x, n, p / p.sum())
-    return float(min(1.0, law[law <= observed * (1 + 1e-7)].sum()))
+    shape, x, p = _cells(iid_counts(counts, "a p-value", sampling), check_q(q))
+    values = np.full(len(x), nan)
+    for row, mine in alike(x.sum(-1), p):
+        n, reference = int(row[0]), row[1:] / row[1:].sum()
+        if n:
+            law = np.sort(scipy.stats.multinomial.pmf(_summable(n, reference.size), n, reference))
+            observed = np.atleast_1d(scipy.stats.multinomial.pmf(x[mine], n, reference))
+            below = np.append(0.0, np.cumsum(law))
+            values[mine] = np.minimum(1.0, below[np.searchsorted(law, observed * (1 + 1e-7), side="right")])
+    return cast(Real, values.reshape(shape)[()])
 
 
 def p_values(
@@ -182,31 +239,16 @@ def p_values(
         draws: of each Monte-Carlo null.
         sampling: anything but `iid` is refused.
     """
-    x, p = iid_counts(counts, "a p-value", sampling), check_q(q)
-    statistic = np.asarray(STATISTICS[kind](x, p))
-    shape = statistic.shape
-    x, p = (np.broadcast_to(part, (*shape, x.shape[-1])).reshape(-1, x.shape[-1]) for part in (x, p))
-    values, flat = np.full(len(x), nan), statistic.ravel()
-    cells, where = np.unique(np.column_stack([x.sum(-1), p]), axis=0, return_inverse=True)
-    for i, cell in enumerate(cells):
-        n, reference, mine = int(cell[0]), cell[1:], np.flatnonzero(where.ravel() == i)
-        if n == 0:
-            continue
-        exact = lattice_size(n, reference.size) <= LATTICE
-        if exact:
-            tallies = lattice(n, reference.size)
-            drawn = np.asarray(STATISTICS[kind](tallies, reference))
-            weight = scipy.stats.multinomial.pmf(tallies, n, reference / reference.sum())
-        else:
+    shape, x, p = _cells(iid_counts(counts, "a p-value", sampling), check_q(q))
+    observed, values = np.asarray(STATISTICS[kind](x, p)), np.full(len(x), nan)
+    for row, mine in alike(x.sum(-1), p):
+        n, reference = int(row[0]), row[1:]
+        if n and lattice_size(n, reference.size) <= LATTICE:
+            values[mine] = exact_p_value(x[mine], reference, kind).value
+        elif n:
             null = draw_null(n, reference, generator, draws)
             drawn = null.chi_square if kind == "chi_square" else null.tvd
-            weight = np.ones(draws)
-        order = np.argsort(drawn)
-        above = np.append(np.cumsum(weight[order][::-1])[::-1], 0.0)  # tails summed directly, from their far end
-        observed = flat[mine]
-        edge = observed - TIE * np.where(np.isfinite(observed), np.maximum(1.0, observed), 0.0)
-        tail = above[np.searchsorted(drawn[order], edge, side="left")]
-        values[mine] = np.minimum(tail, 1.0) if exact else (tail + 1) / (draws + 1)
+            values[mine] = (_tail(drawn, np.ones(draws), observed[mine]) + 1) / (draws + 1)
     return values.reshape(shape)
 
 

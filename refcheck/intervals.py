@@ -15,6 +15,7 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from refcheck import metrics
+from refcheck.cells import Real, over_cells
 from refcheck.matched import draw_tallies
 from refcheck.metrics import Counts, FloatArray, check_counts, check_q, iid_counts
 from refcheck.tally import Sampling
@@ -29,10 +30,10 @@ whose rollouts all agree would otherwise be redrawn without any spread (as Agres
 
 @dataclass(frozen=True)
 class Interval:
-    """An interval at `level` from `draws` replicates."""
+    """An interval at `level` from `draws` replicates; its ends are numbers for one cell, arrays (...) for many."""
 
-    low: float
-    high: float
+    low: Real
+    high: Real
     level: float
     draws: int
 
@@ -91,6 +92,7 @@ def redraw_shares(counts: FloatArray, generator: Generator, draws: int) -> Float
     return generator.multinomial(n, shrunk, size=draws) / n - shrunk + counts / n
 
 
+@over_cells(counts=1, q=1)
 def tvd_interval(
     counts: Counts,
     q: ArrayLike,
@@ -100,10 +102,10 @@ def tvd_interval(
     *,
     sampling: Sampling = "iid",
 ) -> Interval:
-    """Interval of the TVD(p, q) that endless rollouts would show, from one cell's counts (k,) (`difference_interval`).
+    """Interval of the TVD(p, q) that endless rollouts would show, from counts (..., k) (`difference_interval`).
 
-    Beside a TVD, which lies above it by up to the floor. Raises `ValueError` without a valid rollout, or for a tally that is
-    not i.i.d.
+    Beside a TVD, which lies above it by up to the floor. Every cell is redrawn by itself. Raises `ValueError` without a valid
+    rollout, or for a tally that is not i.i.d.
     """
     x, p = iid_counts(counts, "an interval of TVD", sampling), check_q(q)
     if x.shape != p.shape or x.ndim != 1 or x.sum() < 1:
@@ -264,7 +266,7 @@ def measure_coverage(
             ("percentile", percentile_bootstrap_mntv(cells, generator, draws, level)),
             ("corrected", corrected_bootstrap_mntv(cells, generator, draws, level)),
         ):
-            held[name].append((interval.low <= truth <= interval.high, interval.high - interval.low))
+            held[name].append((bool(interval.low <= truth <= interval.high), float(interval.high - interval.low)))
     return {
         name: Coverage(
             rate := float(np.mean([hit for hit, _ in found])),

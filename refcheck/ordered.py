@@ -13,6 +13,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
+from refcheck.cells import Real, over_cells
 from refcheck.inference import CHUNK, reaches
 from refcheck.metrics import Counts, FloatArray, check_counts, check_q, iid_counts, require_iid
 from refcheck.tally import Sampling
@@ -56,13 +57,16 @@ def kuiper(counts: ArrayLike, q: ArrayLike) -> FloatArray:
 
 @dataclass(frozen=True)
 class OrderedTest:
-    """A distance with its add-one p-value from `draws` replicates, `reached` of which were at least as extreme."""
+    """A distance with its add-one p-value from `draws` replicates, `reached` of which were at least as extreme.
+
+    `statistic`, `p` and `reached` are numbers for one cell, arrays (...) for many.
+    """
 
     kind: Distance
-    statistic: float
-    p: float
+    statistic: Real
+    p: Real
     draws: int
-    reached: int
+    reached: int | NDArray[np.int64]
 
 
 def _test(kind: Distance, observed: float, replicates: FloatArray) -> OrderedTest:
@@ -78,6 +82,7 @@ def _binned(counts: ArrayLike, q: ArrayLike, kind: Distance, positions: ArrayLik
     return (wasserstein if kind == "wasserstein" else energy)(counts, q, positions)
 
 
+@over_cells(counts=1, q=1)
 def ordered_test(
     counts: Counts,
     q: ArrayLike,
@@ -91,8 +96,8 @@ def ordered_test(
     """Test counts (k,) of ordered outcomes against q by Monte Carlo: p = (b + 1) / (B + 1), ties included.
 
     Args:
-        counts: (k,) or a `Tally`, at least one valid rollout.
-        q: reference (k,).
+        counts: (..., k) or a `Tally`, at least one valid rollout a cell; each cell has draws of its own.
+        q: reference (k,) or (..., k).
         generator: source of the draws from q.
         kind: the distance; `kuiper` needs no positions.
         positions: (k,) increasing.

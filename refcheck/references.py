@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import LinearConstraint, milp
 
 from refcheck import metrics
+from refcheck.cells import Real, over_cells
 from refcheck.inference import Statistic, reaches
 from refcheck.intervals import Interval, difference_interval, redraw_shares
 from refcheck.metrics import Counts, FloatArray, check_counts, check_q, iid_counts
@@ -22,11 +23,14 @@ from refcheck.tally import Sampling
 
 @dataclass(frozen=True)
 class DistanceRange:
-    """TVD from the frozen `q`, and its `smallest` and `largest` over every reference of the set. NaN without a rollout."""
+    """TVD from the frozen `q`, and its `smallest` and `largest` over every reference of the set. NaN without a rollout.
 
-    frozen: float
-    smallest: float
-    largest: float
+    Numbers for one cell, arrays (...) for many.
+    """
+
+    frozen: Real
+    smallest: Real
+    largest: Real
 
 
 def check_box(low: ArrayLike, high: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -41,18 +45,19 @@ def check_box(low: ArrayLike, high: ArrayLike) -> tuple[FloatArray, FloatArray]:
     return least, most
 
 
+@over_cells(counts=1, q=1, low=1, high=1)
 def distance_range(counts: ArrayLike, q: ArrayLike, low: ArrayLike, high: ArrayLike) -> DistanceRange:
     """Return the extreme distances of a tally from a set of references {q: low <= q <= high, sum 1}.
 
     With shares s: smallest = max(sum_i max(s_i - high_i, 0), sum_i max(low_i - s_i, 0)), for at least so much has to move,
     and so much suffices. Largest = max over sets A of min(sum_A (high_i - s_i), sum_not-A (s_i - low_i)), the most that
-    q(A) - s(A) can be, which is a knapsack: solved exactly as a mixed-integer programme.
+    q(A) - s(A) can be, which is a knapsack: solved exactly as a mixed-integer programme, one a cell.
 
     Args:
-        counts: (k,).
-        q: the frozen reference (k,), itself in the set.
-        low: smallest probability (k,) of each outcome.
-        high: largest probability (k,) of each outcome.
+        counts: (..., k).
+        q: the frozen reference (k,) or (..., k), itself in the set.
+        low: smallest probability (k,) or (..., k) of each outcome.
+        high: largest probability (k,) or (..., k) of each outcome.
     """
     x, p = check_counts(counts), check_q(q)
     least, most = check_box(low, high)
@@ -103,17 +108,19 @@ class TwoSample:
     """Two tallies compared: the distance with the `floor` and `band` that equal laws give it, p, and an interval.
 
     `interval` is for TVD(p_a, p_b) and carries the noise of both tallies. `p` is of "one law behind both" by `kind`.
+    For many cells arrays (...), `band` (..., 2).
     """
 
-    tvd: float
-    floor: float
-    band: tuple[float, float]
-    p: float
+    tvd: Real
+    floor: Real
+    band: tuple[float, float] | FloatArray
+    p: Real
     kind: Statistic
     interval: Interval
     draws: int
 
 
+@over_cells(a=1, b=1)
 def two_sample(
     a: Counts,
     b: Counts,
@@ -131,8 +138,8 @@ def two_sample(
     pseudo-rollouts spread evenly added (`intervals.difference_interval`).
 
     Args:
-        a: (k,) or a `Tally`, at least one valid rollout.
-        b: likewise, over the same outcomes.
+        a: (..., k) or a `Tally`, at least one valid rollout a cell.
+        b: likewise, over the same outcomes. Every cell is permuted and redrawn by itself.
         generator: source of the draws.
         kind: statistic of the test.
         draws: of permutation and bootstrap each.
