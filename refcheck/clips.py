@@ -90,8 +90,8 @@ def search(
     left = np.array(needed, np.int64)
     if left.shape != (len(scene.outcomes),) or left.min() < 0:
         raise ValueError(f"`needed` must be a count of at least 0 for each of {len(scene.outcomes)} outcomes, got {needed}")
-    found = [run(scene.engine, scene.device, seed, stream or scene.stream, [])]
-    parts = run_slices(scene.engine, scene.device, seed, stream or scene.stream, slices(0, limit, SEARCH), executor)
+    found = [run(scene.integrator, scene.device, seed, stream or scene.stream, [])]
+    parts = run_slices(scene.integrator, scene.device, seed, stream or scene.stream, slices(0, limit, SEARCH), executor)
     try:
         while left.any():
             part = next(parts, None)
@@ -175,7 +175,7 @@ def _render(task: _Task) -> list[int]:
     scene, canvas, frames = task.scene, canvas_of(task.scene), list[int]()
     preludes: dict[float, Image] = {}
     for index, end, path in zip(task.indices, task.ends, task.paths, strict=True):
-        again = run(scene.engine, scene.device, task.seed, scene.stream, [index], fps=task.fps)
+        again = run(scene.integrator, scene.device, task.seed, scene.stream, [index], fps=task.fps)
         ended = int(again.fact[0]), int(again.null[0])
         if ended != end:
             raise InfrastructureError(
@@ -262,7 +262,7 @@ def described(scene: Scene, seed: int, fps: float, clips: Sequence[Clip]) -> dic
         {
             "schema": SCHEMA,
             "scene": scene.id,
-            "digest": physics_digest(scene.device, scene.engine),
+            "digest": physics_digest(scene.device, scene.integrator),
             "stream": scene.stream,
             "seed": seed,
             "renderer": {"name": scene.renderer, "version": renderer_version(scene)},

@@ -26,6 +26,7 @@ from refcheck.command import COMPLETED, INFRASTRUCTURE, Answer, Option, Request,
 from refcheck.inference import draw_null
 from refcheck.judges import Failure, Judge, read_all
 from refcheck.judges.state import StateJudge
+from refcheck.simulate import ENGINE, run_by
 from refcheck.tally import Reading
 from scenes.load import SceneError, load_scene, raw_scene
 from scenes.scene import Scene
@@ -44,6 +45,7 @@ OPTIONS = (
     Option("limit", "int", 20_000, "most rollouts to look through for the outcomes needed", low=1, high=10_000_000),
     Option("seed", "int", 0, "seed of labels and launches", low=0, high=2**64 - 1),
     Option("workers", "int", None, "processes, by default one a core; the result is the same", low=1, high=1024),
+    ENGINE,
 )
 USES_SCENES = "one"
 
@@ -170,7 +172,7 @@ def run(request: Request) -> Answer:
     Raises `UserError`, `InfrastructureError`.
     """
     values, k, seed, seconds = request.values, request.values["k"], request.values["seed"], dict[str, float]()
-    scene = load_scene(request.scenes[0], request.overrides)
+    scene = run_by(load_scene(request.scenes[0], request.overrides), request.values["engine"])
     if scene.reference.q is None:
         raise UserError(_no_reference(scene.id))
     labels = draw_labels(scene.q(), k, generator(seed, scene.stream, "labels wanted", 0, 0))
@@ -206,7 +208,7 @@ def run(request: Request) -> Answer:
     failures = [{"file": one.file, "reason": one.failure} for one in judged if one.failure is not None]
     result = {
         "scene": scene.id,
-        "digest": physics_digest(scene.device, scene.engine),
+        "digest": physics_digest(scene.device, scene.integrator),
         "k": k,
         "judge": {"name": values["judge"], **described},
         **figures(scene, judged, seed),

@@ -44,7 +44,7 @@ def row(id: str, raw: dict[str, Any]) -> dict[str, Any]:
         "standing": reference.get("standing"),
         "basis": raw.get("basis"),
         "device": _class(raw.get("device")),
-        "engine": _class(raw.get("engine")),
+        "engine": _class(raw.get("kernel") or raw.get("engine")),
         "variant": raw.get("variant"),
         "stream": raw.get("stream"),
     }

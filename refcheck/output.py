@@ -53,6 +53,7 @@ def header(verb: str, version: str, asked: Asked) -> dict[str, Any]:
 
 
 def _scenes(asked: Asked) -> tuple[dict[str, Any], dict[str, str]]:
+    from refcheck.simulate import run_by
     from scenes.load import SceneError, build_scene, compose_scene, where
     from simulators.engines.loop import physics_digest
 
@@ -60,8 +61,8 @@ def _scenes(asked: Asked) -> tuple[dict[str, Any], dict[str, str]]:
     for id in asked.scenes:
         try:
             configs[id] = compose_scene(id, asked.overrides)
-            scene = build_scene(configs[id], where(id, asked.overrides))
-            digests[id] = physics_digest(scene.device, scene.engine)
+            scene = run_by(build_scene(configs[id], where(id, asked.overrides)), asked.values.get("engine", "auto"))
+            digests[id] = physics_digest(scene.device, scene.integrator)
         except SceneError as error:
             problems += error.problems
     if problems:

@@ -16,6 +16,7 @@ from refcheck.clips import SHEET, SOURCE, Clip
 from refcheck.command import Answer, Option, Request, UserError
 from refcheck.options import suggest
 from refcheck.output import RESULT
+from refcheck.simulate import ENGINE, run_by
 from scenes.load import SceneError, compose_scene, load_scene, raw_scene
 from scenes.scene import Scene
 from simulators.engines.loop import run as run_rollouts
@@ -33,6 +34,7 @@ OPTIONS = (
     Option("fps", "float", clips.FPS, "frames a second", low=1.0, high=120.0),
     Option("seed", "int", 0, "seed of the launches", low=0, high=2**64 - 1),
     Option("workers", "int", None, "processes, by default one a core; the clips are the same", low=1, high=1024),
+    ENGINE,
 )
 USES_SCENES = True
 SHEET_ROWS = 24  # clips on one sheet; more could be seen by nobody
@@ -80,7 +82,7 @@ def _unknown(outcome: str, id: str, outcomes: Sequence[str]) -> list[str]:
 def run(request: Request) -> Answer:
     """Find, replay, draw and encode what passed `mistakes`. Raises `UserError`, `InfrastructureError`."""
     values, out = request.values, request.out or default_out(request.values, request.scenes)
-    loaded = [load_scene(id, request.overrides) for id in request.scenes]
+    loaded = [run_by(load_scene(id, request.overrides), request.values["engine"]) for id in request.scenes]
     with open_executor(values["workers"]) as executor:
         if values["sheet"]:
             return _pages(request, out, loaded, executor)
@@ -92,7 +94,7 @@ def _chosen(request: Request, out: Path, scene: Scene, executor: Executor | None
     if values["outcome"] is None:
         first = values["index"] or 0
         clips.check_folder(out, clips.files_of([f"{index:08d}" for index in range(first, first + count)]))
-        rollouts = run_rollouts(scene.engine, scene.device, seed, scene.stream, range(first, first + count))
+        rollouts = run_rollouts(scene.integrator, scene.device, seed, scene.stream, range(first, first + count))
     else:
         if problems := _unknown(values["outcome"], scene.id, scene.outcomes):
             raise UserError(*problems)

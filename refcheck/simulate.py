@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from rich import box
 from rich.table import Table
 
-from refcheck.command import Answer, Option, Request
+from refcheck.command import Answer, Option, Request, UserError
 from refcheck.output import RESULT, atomic, withdraw
 from refcheck.tally import Tally
 from scenes.load import load_scene
@@ -21,17 +21,28 @@ from simulators.device import NULL_REASONS, Rollouts
 from simulators.engines.loop import physics_digest
 from simulators.execute import open_executor, run_slices
 
+ENGINE = Option("engine", "str", "auto", "what integrates: auto (the kernel where there is one), kernel, engine, or one's name")
+
 SUMMARY = "rollouts of a scene to Parquet: index, outcome, null reason, settle time"
 OPTIONS = (
     Option("n", "int", 1000, "rollouts", low=1, high=10_000_000),
     Option("first", "int", 0, "index of the first", low=0, high=2**53),
     Option("seed", "int", 0, "seed of the launches", low=0, high=2**64 - 1),
     Option("workers", "int", None, "processes, by default one a core; the rows are the same", low=1, high=1024),
+    ENGINE,
 )
 USES_SCENES = "one"
 
 SLICE = 64  # rollouts a worker is given at a time: a fraction of a second, so that no worker waits long for another
 ROLLOUTS = "rollouts.parquet"
+
+
+def run_by(scene: Scene, engine: str) -> Scene:
+    """Return `scene` run by what `engine=` asks for. Raises `UserError` where it has no such integrator."""
+    try:
+        return scene.run_by(engine)
+    except ValueError as error:
+        raise UserError(str(error)) from error
 
 
 def slices(first: int, stop: int | None, size: int = SLICE) -> Iterator[range]:
@@ -53,16 +64,16 @@ def tally_of(scene: Scene, fact: np.ndarray, null: np.ndarray) -> Tally:
 def run(request: Request) -> Answer:
     """Run the rollouts, count them, and write them where `out` says. Raises `InfrastructureError` when a worker dies."""
     values = request.values
-    scene = load_scene(request.scenes[0], request.overrides)
+    scene = run_by(load_scene(request.scenes[0], request.overrides), request.values["engine"])
     n, first, seed = values["n"], values["first"], values["seed"]
     parts: list[Rollouts] = []
     with open_executor(values["workers"]) as executor, request.progress(scene.id, n) as advance:
-        for part in run_slices(scene.engine, scene.device, seed, scene.stream, slices(first, first + n), executor):
+        for part in run_slices(scene.integrator, scene.device, seed, scene.stream, slices(first, first + n), executor):
             parts.append(part)
             advance(len(part))
     rollouts = Rollouts.concatenate(parts)
     tally = tally_of(scene, rollouts.fact, rollouts.null)
-    digest = physics_digest(scene.device, scene.engine)
+    digest = physics_digest(scene.device, scene.integrator)
     result: dict[str, Any] = {
         "scene": scene.id,
         "stream": scene.stream,

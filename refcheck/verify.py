@@ -21,7 +21,7 @@ from rich.text import Text
 from refcheck.command import COMPLETED, NOT_MET, Answer, Option, Request, UserError
 from refcheck.inference import PValue, p_value
 from refcheck.sequential import LOOK, SequentialTest, SequentialVerdict
-from refcheck.simulate import slices, tally_of
+from refcheck.simulate import ENGINE, run_by, slices, tally_of
 from refcheck.tally import Tally
 from scenes.load import load_scene
 from scenes.scene import Basis, Scene
@@ -38,6 +38,7 @@ OPTIONS = (
     Option("seconds", "float", None, "most seconds a scene; then it is undecided (and depends on the machine)", low=0.1),
     Option("seed", "int", 0, "seed of the launches", low=0, high=2**64 - 1),
     Option("workers", "int", None, "processes, by default one a core; the certificate is the same", low=1, high=1024),
+    ENGINE,
     Option("require", "str", None, "exit with status 1 unless every scene says so", choices=("holds", "fails", "decided")),
 )
 USES_SCENES = True
@@ -62,7 +63,7 @@ class EngineSettings:
 
     name: str
     version: str
-    steps_per_second: int
+    steps_per_second: int | None
     time_limit: float
 
 
@@ -142,7 +143,7 @@ def certify(
     begun, ran_out = time.monotonic(), "budget"
     # A look is a whole number of slices; only the last of all, at the end of budget or seconds, may be short.
     ahead = max(2, 2 * workers)
-    stream = run_slices(scene.engine, scene.device, seed, scene.stream, slices(0, budget), executor, ahead)
+    stream = run_slices(scene.integrator, scene.device, seed, scene.stream, slices(0, budget), executor, ahead)
     try:
         count = held = 0
         for part in stream:
@@ -203,10 +204,10 @@ def _certificate(
         verdict = "consistent (assumption)"  # physics that assumes the answer can agree with it, not certify it
     reason = state.reason or (ran_out if state.verdict == "undecided" else "distance")
     draws = Generator(Philox(key=np.array([seed, 0], np.uint64)))
-    exact, engine = scene.reference.q or {}, scene.engine
+    exact, engine = scene.reference.q or {}, scene.integrator
     return Certificate(
         scene=scene.id,
-        digest=physics_digest(scene.device, scene.engine),
+        digest=physics_digest(scene.device, scene.integrator),
         stream=scene.stream,
         seed=seed,
         verdict=verdict,
@@ -234,8 +235,8 @@ def _certificate(
 def run(request: Request) -> Answer:
     """Certify every scene asked for, one after the other on shared workers. Raises `UserError`, `InfrastructureError`."""
     values = dict(request.values)
-    workers, required = values.pop("workers"), values.pop("require")
-    loaded = [load_scene(id, request.overrides) for id in request.scenes]
+    workers, required, engine = values.pop("workers"), values.pop("require"), values.pop("engine")
+    loaded = [run_by(load_scene(id, request.overrides), engine) for id in request.scenes]
     without = [scene.id for scene in loaded if scene.reference.q is None]
     if without:
         raise UserError(

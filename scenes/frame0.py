@@ -13,7 +13,7 @@ from simulators import rotation
 from simulators.device import Device
 from simulators.rotation import Array
 from simulators.sampling import launch_block
-from simulators.world import Box, Camera, Capsule, Cylinder, Part, Sphere, World
+from simulators.world import Box, Camera, Capsule, Cylinder, Lathe, Part, Sphere, World
 
 WIDTH, HEIGHT = 832, 480  # px: the size that the limits are meant at
 LAUNCHES = 64
@@ -71,4 +71,6 @@ def _outline(part: Part) -> Array:
             points = np.concatenate([radius * ring + [0.0, 0.0, side * length / 2.0] for side in (-1, 1)])
         case Capsule(radius=radius, length=length):
             points = np.concatenate([radius * cage + [0.0, 0.0, side * length / 2.0] for side in (-1, 1)])
+        case Lathe(profile=profile):
+            points = np.concatenate([r * ring + [0.0, 0.0, z] for r, z in profile])
     return rotation.rotate(np.array(part.quaternion), points) + np.array(part.position)

@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from scenes import catalog, frame0, mechanism, schema
 from scenes.catalog import SceneError, conf, match, raw_scene, scene_ids, suggest
-from scenes.scene import Reference, Scene, Variant
+from scenes.scene import KnockOut, Reference, Scene, Variant
 from simulators.world import Camera, Light
 
 __all__ = ["SceneError", "compose_scene", "conf", "load_scene", "match", "raw_scene", "scene_ids"]
@@ -75,7 +75,7 @@ def where(id: str, overrides: Sequence[str]) -> str:
 def _build(config: Mapping[str, Any]) -> tuple[Scene | None, list[str]]:
     model, problems = schema.parse(config)
     parts: dict[str, Any] = {}
-    for role in ("device", "engine"):
+    for role in ("device", "engine", "kernel"):
         part = config.get(role)
         if isinstance(part, Mapping):
             parts[role], wrong = mechanism.build(role, part)
@@ -93,13 +93,15 @@ def _build(config: Mapping[str, Any]) -> tuple[Scene | None, list[str]]:
     scene = Scene(
         **{name: getattr(model, name) for name in _COPIED},
         device=device,
-        engine=parts["engine"],
+        engine=parts.get("engine"),
+        kernel=parts.get("kernel"),
         outcomes=outcomes,
         outcome_of_fact=tuple(outcome_of[fact] for fact in device.facts),
         reference=_reference(model.reference),
         camera=Camera(**plain["camera"]),
         light=Light(**plain["light"]),
         variant=Variant(**model.variant.model_dump()) if model.variant else None,
+        knock_out=KnockOut(model.knock_out.removes, tuple(model.knock_out.overrides)) if model.knock_out else None,
     )
     problems = _honest(scene)
     return (None, problems) if problems else (scene, [])
@@ -120,7 +122,7 @@ def _honest(scene: Scene) -> list[str]:
 
 _COPIED = (
     *("id", "title", "benchmark", "track", "group", "readout_rule", "basis", "action", "prompt"),
-    *("renderer", "stream", "epsilon", "note"),
+    *("renderer", "stream", "epsilon", "weak_point", "note"),
 )
 
 
@@ -244,7 +246,7 @@ def _names(raw: Mapping[str, Any], path: Sequence[str]) -> list[str] | None:
     match list(path):
         case ["device", "random", _]:
             return None
-        case ["device" | "engine" as role]:
+        case ["device" | "engine" | "kernel" as role]:
             cls, _ = mechanism.target(role, raw.get(role) or {})
             return ["_target_", *mechanism.parameters(cls)] if cls else list(raw.get(role) or {})
         case ["device", "random"]:

@@ -18,13 +18,14 @@ from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
 from scenes.catalog import suggest
 from scenes.schema import describe
-from simulators.device import Device, Engine
+from simulators.device import Acting, Device, Integrator
 from simulators.engines.loop import check_engine
 from simulators.sampling import Distribution, launch_block
 
 TRUSTED: dict[str, tuple[str, ...]] = {
     "device": ("simulators.devices.",),
-    "engine": ("simulators.engines.", "simulators.kernels."),
+    "engine": ("simulators.engines.",),
+    "kernel": ("simulators.kernels.",),
 }
 """Where `_target_` may point: a config is data, and must not be a way to run any other code."""
 
@@ -33,7 +34,7 @@ STAND_IN = Distribution("norm", (("loc", 0.0), ("scale", 1.0)))
 
 
 def target(role: str, config: Mapping[str, Any]) -> tuple[type | None, list[str]]:
-    """Return the class that `_target_` names, or None with what is wrong. `role` is `device` or `engine`."""
+    """Return the class that `_target_` names, or None with what is wrong. `role` is `device`, `engine` or `kernel`."""
     name = config.get("_target_")
     roots = TRUSTED[role]
     if not isinstance(name, str) or not name.startswith(roots) or not all(part.isidentifier() for part in name.split(".")):
@@ -73,7 +74,7 @@ def declared_facts(config: object) -> tuple[str, ...]:
 
 
 def build(role: str, config: Mapping[str, Any]) -> tuple[Any, list[str]]:
-    """Return the device or engine that `config` describes, or None with every problem found."""
+    """Return the device, engine or kernel that `config` describes, or None with every problem found."""
     cls, problems = target(role, config)
     if cls is None:
         return None, problems
@@ -83,7 +84,7 @@ def build(role: str, config: Mapping[str, Any]) -> tuple[Any, list[str]]:
         problems += wrong
     try:
         built = cls(**given)
-        problems += check_device(built) if role == "device" else _engine(built)
+        problems += check_device(built) if role == "device" else _engine(role, built)
     except (ValueError, TypeError) as error:
         # The constructor names its own parameters; those whose type was reported are not told twice.
         lines = [line for line in str(error).splitlines() if not any(line.startswith(f"`{name}`") for name in reported)]
@@ -219,15 +220,19 @@ def check_device(device: Device) -> list[str]:
         near = difflib.get_close_matches(str(error.args[0]), list(launch), n=1)
         hint = f" (did you mean it by {near[0]!r}?)" if near else ""
         return [*problems, f"`device.random.{error.args[0]}` is missing: {type(device).__name__} needs it{hint}"]
-    if not hasattr(device, "act"):  # an action that keeps acting reads its variables later
-        for name in sorted(launch.keys() - launch.names):
-            problems.append(f"`device.random.{name}` is read by nothing{suggest(name, launch.names)}")
+    if isinstance(device, Acting):
+        row = _Asked({name: value[0] for name, value in launch.items()})
+        device.drive(row)
+        launch.names |= row.names
+    launch.names |= set(getattr(device, "later", ()))  # what its kernel reads in the rollout
+    for name in sorted(launch.keys() - launch.names):
+        problems.append(f"`device.random.{name}` is read by nothing{suggest(name, launch.names)}")
     return problems
 
 
-def _engine(engine: Engine) -> list[str]:
+def _engine(role: str, engine: Integrator) -> list[str]:
     try:
         check_engine(engine)
     except ValueError as error:
-        return [f"`engine`: {error}"]
+        return [f"`{role}`: {error}"]
     return []

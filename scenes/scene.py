@@ -6,14 +6,14 @@ Labels meet physics here and nowhere else: a pure map from the device's facts to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulators.device import Device, Engine
+from simulators.device import Device, Integrator, Kernel
 from simulators.world import Camera, Light
 
 Basis = Literal["mechanism", "hidden_state", "assumption"]
@@ -47,11 +47,24 @@ class Variant:
 
 
 @dataclass(frozen=True)
+class KnockOut:
+    """A change that takes the mechanism away: what it `removes`, and the overrides (`scene.device.x=0`) that do it.
+
+    A reference that holds must move under it; where it does not, something else than the mechanism decides.
+    """
+
+    removes: str
+    overrides: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Scene:
     """One benchmark item. `outcomes` orders `Y`; `outcome_of_fact` has a position in it for each of the device's facts.
 
     `stream` names the launches: the base scene's id, shared by its pair. `epsilon` is the distance at which a
-    certificate tells `holds` from `fails`.
+    certificate tells `holds` from `fails`. At least one of `kernel` and `engine` integrates the device: the kernel where
+    there is one, the engine being its independent check. `weak_point` says what the reference rests on and would give way
+    first; `note` what was found.
     """
 
     id: str
@@ -60,7 +73,7 @@ class Scene:
     track: Track
     group: str
     device: Device
-    engine: Engine
+    engine: Integrator | None
     outcomes: tuple[str, ...]
     outcome_of_fact: tuple[int, ...]
     reference: Reference
@@ -73,8 +86,36 @@ class Scene:
     renderer: Literal["planar", "raster"]
     stream: str
     epsilon: float = 0.03
+    kernel: Kernel | None = None
     variant: Variant | None = None
+    knock_out: KnockOut | None = None
+    weak_point: str = ""
     note: str = ""
+
+    @property
+    def integrators(self) -> tuple[Integrator, ...]:
+        """What can run the device, the one that does first."""
+        return tuple(one for one in (self.kernel, self.engine) if one is not None)
+
+    @property
+    def integrator(self) -> Integrator:
+        """What runs the device. Raises `ValueError` where nothing can."""
+        for one in self.integrators:
+            return one
+        raise ValueError(f"scene {self.id} has neither a kernel nor an engine")
+
+    def run_by(self, choice: str) -> Scene:
+        """Return the scene run by `choice` alone: `kernel`, `engine` or one's name; `auto` leaves it as it is.
+
+        Raises `ValueError` naming what there is.
+        """
+        if choice == "auto":
+            return self
+        for role, one in (("kernel", self.kernel), ("engine", self.engine)):
+            if one is not None and choice in (role, one.name):
+                return replace(self, kernel=None, engine=one) if role == "engine" else replace(self, engine=None)
+        have = ", ".join(f"{role} ({one.name})" for role, one in (("kernel", self.kernel), ("engine", self.engine)) if one)
+        raise ValueError(f"engine={choice!r} cannot run {self.id}, which has: {have}; or engine=auto")
 
     def outcome(self, fact: NDArray[np.integer]) -> NDArray[np.int16]:
         """Return the position in `outcomes` of each device fact (n,); a null (-1) stays -1."""

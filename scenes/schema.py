@@ -43,6 +43,13 @@ class VariantConfig(_Strict):
     change: Text
 
 
+class KnockOutConfig(_Strict):
+    """See `scenes.scene.KnockOut`."""
+
+    removes: Text
+    overrides: Annotated[list[Text], Field(min_length=1)]
+
+
 class CameraConfig(_Strict):
     """See `simulators.world.Camera`."""
 
@@ -73,7 +80,8 @@ class SceneConfig(_Strict):
     group: Text
     stream: Text
     device: dict[str, Any]
-    engine: dict[str, Any]
+    engine: dict[str, Any] | None = None
+    kernel: dict[str, Any] | None = None
     outcomes: dict[str, list[str]]
     reference: ReferenceConfig
     readout_rule: Text
@@ -85,6 +93,8 @@ class SceneConfig(_Strict):
     renderer: Literal["planar", "raster"]
     epsilon: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.03
     variant: VariantConfig | None = None
+    knock_out: KnockOutConfig | None = None
+    weak_point: str = ""
     note: str = ""
 
 
@@ -149,6 +159,8 @@ def _keys_not_text(node: object, at: str = "") -> Iterable[str]:
 def rules(model: SceneConfig) -> list[str]:
     """Return what is wrong beyond types: labels, reference, camera, light."""
     problems = _outcomes(model.outcomes) if has(model, "outcomes") else []
+    if has(model, "engine", "kernel") and model.engine is None and model.kernel is None:
+        problems.append("`engine` and `kernel` are both missing: at least one must integrate the device")
     problems += _reference(model) if has(model, "outcomes", "reference", "track") else []
     problems += _camera(model.camera) if has(model, "camera") else []
     if has(model, "light") and not any(model.light.direction):

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from simulators.rotation import Array
-from simulators.sampling import Distribution
-from simulators.world import World
+from simulators.sampling import ACT, Distribution, generator
+from simulators.world import Move, World
 
 IntArray = NDArray[np.integer]
 Readout = Literal["first", "rest", "last", "strongest"]
 
 UNDECIDED, STUCK, ON_EDGE = -1, -2, -3
 """What `Device.read` answers when a state shows no fact: still open; at rest where nothing counts; balanced on an edge."""
+
+NO_MOVES: Mapping[str, Move] = MappingProxyType({})
 
 NULL_REASONS = ("", "stuck", "left_apparatus", "on_edge", "unsettled")
 """Why a simulated rollout ended in no fact, by its code in `Rollouts.null`; code 0 is a rollout that ended in one."""
@@ -105,10 +109,21 @@ class Device(Protocol):
         """Return the fixed world; no launch is in it."""
 
     def start(self, launch: Mapping[str, Array]) -> State:
-        """Return the states at release (n rows) of a whole block of launches."""
+        """Return the states at release (n rows) of a whole block of launches.
+
+        Variables that only a kernel reads, in the rollout itself, are named in a class attribute `later`.
+        """
 
     def read(self, state: State) -> IntArray:
         """Return for each row the fact it shows, or UNDECIDED, STUCK or ON_EDGE. One instant, no memory."""
+
+
+@runtime_checkable
+class Acting(Protocol):
+    """A device whose action keeps on after the release: it moves its `driven` bodies as each launch says."""
+
+    def drive(self, launch: Mapping[str, Array]) -> Mapping[str, Move]:
+        """Return the moves of the driven bodies (by name, release t = 0) in one launch: a row, each value () or (d,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,8 +165,8 @@ class Rollouts:
 class Simulation(Protocol):
     """One live world in an engine; it holds one rollout at a time."""
 
-    def reset(self, start: State) -> None:
-        """Begin the rollout of the single row `start` in a fresh world."""
+    def reset(self, start: State, drives: Mapping[str, Move] = NO_MOVES) -> None:
+        """Begin the rollout of the single row `start` in a fresh world whose driven bodies follow `drives`."""
 
     def step(self, steps: int) -> None:
         """Integrate that many steps, keeping `touched` up to date at every one."""
@@ -184,3 +199,56 @@ class Engine(Protocol):
 
     def open(self, world: World) -> Simulation:
         """Make a simulation of `world`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Launches:
+    """Rows of one block of launches, as a kernel takes them: `values` of the random variables (n, ...), `start` (n rows)."""
+
+    index: NDArray[np.int64]
+    values: Mapping[str, Array]
+    start: State
+    seed: int
+    stream: str
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.index)
+
+    def row(self, i: int) -> dict[str, Array]:
+        """Return the values of row `i`, each () or (d,)."""
+        return {name: value[i] for name, value in self.values.items()}
+
+    def noise(self, i: int) -> Generator:
+        """Return the generator of the randomness inside rollout row `i`: its own, whatever the batch."""
+        return generator(self.seed, self.stream, "act", int(self.index[i]), ACT)
+
+
+@runtime_checkable
+class Kernel(Protocol):
+    """What integrates whole batches of launches in compiled code, for the devices it knows: frozen settings.
+
+    The same parameters, launches and reading as an engine; it folds instants at 60 Hz itself, and records itself.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its own name, such as `coin_kernel`: shown beside every result."""
+
+    @property
+    def version(self) -> str:
+        """Changes whenever an outcome could: part of the physics digest."""
+
+    @property
+    def steps_per_second(self) -> int | None:
+        """The integration rate [1/s], a multiple of 60; None where it goes from event to event and has no step."""
+
+    @property
+    def time_limit(self) -> float:
+        """Simulated seconds after release at which a rollout that does not rest is `unsettled`."""
+
+    def integrate(self, device: Device, launches: Launches, fps: float | None) -> Rollouts:
+        """Run every row; with `fps` record it. Raises `TypeError` for a device that it does not know."""
+
+
+Integrator = Engine | Kernel

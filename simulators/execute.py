@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import islice
 
-from simulators.device import Device, Engine, Rollouts
+from simulators.device import Device, Integrator, Rollouts
 from simulators.engines.loop import run
 
 
@@ -52,7 +52,7 @@ def _end_with_parent() -> None:
 
 
 def run_slices(
-    engine: Engine,
+    engine: Integrator,
     device: Device,
     seed: int,
     stream: str,

@@ -51,7 +51,31 @@ class Capsule:
     length: float
 
 
-Shape = Box | Sphere | Cylinder | Capsule
+@dataclass(frozen=True)
+class Lathe:
+    """A surface of revolution about local z through `profile`, points (r, z) [m] with r >= 0, joined by straight lines.
+
+    A closed solid starts and ends on the axis (r = 0): a pencil, a top. An open one is a wall without thickness: a bowl.
+    Drawn by the raster renderer; in the Bullet engine a loose one collides as its convex hull, a fixed one not at all.
+    """
+
+    profile: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        if len(self.profile) < 2 or any(r < 0.0 for r, _ in self.profile):
+            raise ValueError(f"a Lathe's `profile` must be two or more points (r, z) with r >= 0, got {self.profile}")
+
+
+Shape = Box | Sphere | Cylinder | Capsule | Lathe
+
+
+@dataclass(frozen=True)
+class Sector:
+    """A slice of a disc: its `share` of the turn, its `color` in sRGB, and a `label` written on it, if any."""
+
+    share: float
+    color: Vec3
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,13 +84,21 @@ class Material:
 
     `color` and `accent` are sRGB in 0..1. `texture` names a procedural pattern that renderers know: `plain`, `wood`,
     `felt`, `brushed` (metal), `pips` (a box: one pip on +x, 6 on -x, 2 on +y, 5 on -y, 3 on +z, 4 on -z), `coin` (a
-    cylinder: heads on +z, tails on -z). `roughness` runs from 0 (mirror) to 1 (matt).
+    cylinder: heads on +z, tails on -z), `sectors` (a cylinder's +z face or a lathe: `sectors` counterclockwise from the local
+    +x axis, seen from +z, their labels written between `band` (two radii [m]), which is also where the colours are when it is
+    given), `number` (a ball: `label` on a white spot at +z and at -z), `card` (a box: `label` such as 'QH' on its +z
+    face, the back's pattern on -z), `sign` (a box: `label` written on its -y face).
+    `roughness` runs from 0 (mirror) to 1 (matt). `opacity` below 1 is clear glass or acrylic: what is behind shows through.
     """
 
     color: Vec3 = (0.8, 0.8, 0.8)
     texture: str = "plain"
     accent: Vec3 = (0.1, 0.1, 0.1)
     roughness: float = 0.6
+    opacity: float = 1.0
+    label: str = ""
+    sectors: tuple[Sector, ...] = ()
+    band: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +130,9 @@ class Part:
 class Body:
     """Rigidly joined parts. `mass` 0 [kg] is a fixed body, or an actuator when the world moves it.
 
+    A massless body that is `driven` collides and is moved after the release by the device's `drive`: a crank, a shaken
+    box. `inertia` [kg m^2] gives principal moments about the body's own axes, where its shape does not say them.
+
     `position` and `quaternion` are the nominal pose at the release (t = 0), and the same in every launch. A body that does
     not collide is drawn and nothing else. `angular_damping` [1/s] acts from the first contact on.
     """
@@ -110,11 +145,13 @@ class Body:
     surface: Surface = Surface()
     collides: bool = True
     angular_damping: float = 0.0
+    driven: bool = False
+    inertia: Vec3 | None = None
 
 
 @dataclass(frozen=True)
 class Move:
-    """A rigid move through keyframes, eased in and out of each: `times` [s] ascend, the release being t = 0.
+    """A rigid move through keyframes, `eased` in and out of each or uniform: `times` [s] ascend, the release being t = 0.
 
     Poses are held before the first keyframe and after the last. Up to the release a move may carry a loose body along;
     after it, only actuators that do not collide.
@@ -123,6 +160,7 @@ class Move:
     times: tuple[float, ...]
     positions: tuple[Vec3, ...]
     quaternions: tuple[Quat, ...]
+    eased: bool = True
 
     def __post_init__(self) -> None:
         if not (len(self.times) == len(self.positions) == len(self.quaternions) > 0):
@@ -138,7 +176,7 @@ class Move:
             return np.array(self.positions[nearest], float), np.array(self.quaternions[nearest], float)
         before = after - 1
         share = (time - self.times[before]) / (self.times[after] - self.times[before])
-        share = share * share * (3.0 - 2.0 * share)
+        share = share * share * (3.0 - 2.0 * share) if self.eased else share
         a, b = np.asarray(self.positions[before]), np.asarray(self.positions[after])
         return a + share * (b - a), interpolate(self.quaternions[before], self.quaternions[after], share)
 
@@ -167,22 +205,25 @@ class World:
         unknown = (set(self.moves) | {name for pair in self.watched for name in pair}) - set(names)
         if unknown:
             raise ValueError(f"moves or watched pairs name bodies that are not there: {sorted(unknown)}")
+        for body in self.bodies:
+            if body.driven and (body.mass > 0.0 or not body.collides):
+                raise ValueError(f"driven body {body.name!r} must be massless and collide; a loose one moves by itself")
         for name, move in self.moves.items():
             body = self.bodies[names.index(name)]
-            if body.mass == 0.0 and body.collides:
+            if body.mass == 0.0 and body.collides and not body.driven:
                 raise ValueError(f"actuator {name!r} must not collide: a prelude is drawn, not integrated")
             if body.mass > 0.0 and move.times[-1] > 0.0:
                 raise ValueError(f"loose body {name!r} is moved after its release at t = 0")
 
     @property
     def moving(self) -> tuple[Body, ...]:
-        """Loose bodies and actuators, in order: the body axis B of every `State`."""
-        return tuple(b for b in self.bodies if b.mass > 0.0 or b.name in self.moves)
+        """Loose and driven bodies and actuators, in order: the body axis B of every `State`."""
+        return tuple(b for b in self.bodies if b.mass > 0.0 or b.driven or b.name in self.moves)
 
     @property
     def fixed(self) -> tuple[Body, ...]:
         """Bodies that never move: a picture's background."""
-        return tuple(b for b in self.bodies if b.mass == 0.0 and b.name not in self.moves)
+        return tuple(b for b in self.bodies if b.mass == 0.0 and not b.driven and b.name not in self.moves)
 
     @property
     def loose(self) -> tuple[int, ...]:

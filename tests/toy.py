@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from simulators.device import UNDECIDED, State
+from simulators.device import NO_MOVES, UNDECIDED, State
 from simulators.devices.checks import check_fields, laws
 from simulators.sampling import Distribution
 from simulators.world import Body, Part, Sphere, World
@@ -72,7 +72,7 @@ class _Closed:
     def __init__(self, engine: Closed, world: World) -> None:
         self.engine, self.world = engine, world
 
-    def reset(self, start: State) -> None:
+    def reset(self, start: State, drives=NO_MOVES) -> None:
         self.start, self.steps = start, 0
 
     def step(self, steps: int) -> None:

@@ -6,22 +6,25 @@ Every Bullet flag is set in one block, with its reason. It knows nothing of fact
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version as installed
+from typing import Any
 
 import numpy as np
 
-from simulators.device import State
+from simulators import rotation
+from simulators.device import NO_MOVES, State
 from simulators.engines.gyroscope import midpoint_torque
 from simulators.engines.silence import silent_stderr
-from simulators.rotation import IDENTITY
-from simulators.world import ORIGIN, Body, Box, Capsule, Cylinder, Part, Sphere, World
+from simulators.rotation import IDENTITY, Array
+from simulators.world import ORIGIN, Body, Box, Capsule, Cylinder, Lathe, Move, Part, Sphere, World
 
 with silent_stderr():  # PyBullet announces its build time there, once a process
     import pybullet
 
 _NO_BODY = -1
+HULL_SIDES = 48  # corners of a round hull's rings
 
 UNITS = 100.0
 """Engine lengths in a metre at scale 1. Some of Bullet's distance tolerances are absolute: at one unit a metre the rim of
@@ -71,13 +74,14 @@ class BulletSimulation:
         self.touched = np.zeros(len(world.watched), bool)
         self.undamped: list[tuple[int, Body]] = []
         self.spinning: list[tuple[int, tuple[float, float, float]]] = []
+        self.drives: Mapping[str, Move] = NO_MOVES
 
     def close(self) -> None:
         """Free the client."""
         pybullet.disconnect(self.cid)
 
-    def reset(self, start: State) -> None:
-        """Begin the rollout of the single row `start` in a fresh world."""
+    def reset(self, start: State, drives: Mapping[str, Move] = NO_MOVES) -> None:
+        """Begin the rollout of the single row `start` in a fresh world whose driven bodies follow `drives`."""
         cid, k = self.cid, self.per_metre
         pybullet.resetSimulation(physicsClientId=cid)
         pybullet.setGravity(0.0, 0.0, -self.world.gravity * k, physicsClientId=cid)
@@ -112,22 +116,50 @@ class BulletSimulation:
             )
             if body.angular_damping > 0.0:
                 self.undamped.append((unique, body))
+            if body.inertia is not None:
+                pybullet.changeDynamics(
+                    unique, _NO_BODY, localInertiaDiagonal=[m * k * k for m in body.inertia], physicsClientId=cid
+                )
             moments = pybullet.getDynamicsInfo(unique, _NO_BODY, physicsClientId=cid)[2]
             if max(moments) - min(moments) > 1e-9 * max(moments):
                 self.spinning.append((unique, moments))
-        self.elapsed = 0
+        self.elapsed, self.drives = 0, drives
         self.touched = start.touched[0].copy()
+        for name, move in drives.items():
+            self._pose(name, *move.at(0.0))
+
+    def _pose(self, name: str, pos: Array, quat: Array) -> None:
+        (unique,) = self.ids[name]
+        pybullet.resetBasePositionAndOrientation(
+            unique, (pos * self.per_metre).tolist(), quat.tolist(), physicsClientId=self.cid
+        )
+
+    def _drive(self, time: float) -> None:
+        """Give each driven body the velocity that takes it along its move in the step that begins at `time` [s].
+
+        A massless body with a pose alone has no speed in a contact; with a velocity alone it would not move.
+        """
+        cid, dt = self.cid, self.step_length
+        for name, move in self.drives.items():
+            (pos, quat), (after, turned) = move.at(time), move.at(time + dt)
+            x, y, z, w = rotation.multiply(turned, rotation.conjugate(quat)).tolist()
+            size = math.sqrt(x * x + y * y + z * z)
+            rate = 0.0 if size == 0.0 else 2.0 * math.atan2(math.copysign(size, w), abs(w)) / (size * dt)
+            (unique,) = self.ids[name]
+            self._pose(name, pos, quat)
+            velocity = ((after - pos) / dt * self.per_metre).tolist()
+            pybullet.resetBaseVelocity(unique, velocity, [rate * x, rate * y, rate * z], physicsClientId=cid)
 
     def _build(self, body: Body) -> list[int]:
-        """Create a loose body as one multibody; a fixed one as one a part, since a compound holds only 16."""
+        """Create a loose or driven body as one multibody; a fixed one as one a part, since a compound holds only 16."""
         cid = self.cid
-        if body.mass > 0.0:
-            if len(body.parts) > 1 or _is_offset(body.parts[0]):
-                raise ValueError(f"loose body {body.name!r} must be one shape about its centre of mass in this engine")
+        if body.mass > 0.0 or body.driven:
+            if body.mass > 0.0 and body.inertia is None and (len(body.parts) > 1 or _is_offset(body.parts[0])):
+                raise ValueError(f"loose body {body.name!r} has several parts: give its `inertia` about its centre of mass")
             ids = [
                 pybullet.createMultiBody(
                     body.mass,
-                    self._shape(body.parts[0]),
+                    self._compound(body) if len(body.parts) > 1 or _is_offset(body.parts[0]) else self._shape(body.parts[0]),
                     _NO_BODY,
                     self._scaled(body.position),
                     body.quaternion,
@@ -137,6 +169,8 @@ class BulletSimulation:
         else:
             ids = []
             for part in body.parts:
+                if isinstance(part.shape, Lathe):
+                    raise ValueError(f"fixed body {body.name!r} is a Lathe, which does not collide in this engine")
                 position, quaternion = pybullet.multiplyTransforms(
                     body.position, body.quaternion, part.position, part.quaternion
                 )
@@ -172,7 +206,9 @@ class BulletSimulation:
 
     def step(self, steps: int) -> None:
         """Integrate that many steps."""
-        for _ in range(steps):
+        for number in range(steps):
+            if self.drives:
+                self._drive((self.elapsed + number) * self.step_length)
             for unique, moments in self.spinning:
                 self._correct_gyroscopic(unique, moments)
             pybullet.stepSimulation(physicsClientId=self.cid)
@@ -195,15 +231,36 @@ class BulletSimulation:
                 vel, omega = pybullet.getBaseVelocity(unique, physicsClientId=self.cid)
                 row.pos[0, index], row.quat[0, index] = np.divide(pos, self.per_metre), quat
                 row.vel[0, index], row.omega[0, index] = np.divide(vel, self.per_metre), omega
-            else:
-                row.pos[0, index], row.quat[0, index] = self.world.moves[body.name].at(time)
+            elif (move := self.drives.get(body.name) or self.world.moves.get(body.name)) is not None:
+                row.pos[0, index], row.quat[0, index] = move.at(time)
         return row
 
     def _scaled(self, lengths: Iterable[float]) -> list[float]:
         return [self.per_metre * length for length in lengths]
 
+    def _compound(self, body: Body) -> int:
+        """Return one collision shape of several parts (16 at most: Bullet's own limit)."""
+        if len(body.parts) > 16:
+            raise ValueError(f"body {body.name!r} has {len(body.parts)} parts: Bullet holds 16 in a body that moves")
+        geometries = [self._geometry(part) for part in body.parts]
+        columns: dict[str, list[Any]] = {
+            "shapeTypes": [g["shapeType"] for g in geometries],
+            "halfExtents": [g.get("halfExtents", [0.0] * 3) for g in geometries],
+            "radii": [g.get("radius", 0.0) for g in geometries],
+            "lengths": [g.get("height", 0.0) for g in geometries],
+            "collisionFramePositions": [self._scaled(part.position) for part in body.parts],
+            "collisionFrameOrientations": [part.quaternion for part in body.parts],
+        }
+        if any("vertices" in g for g in geometries):
+            raise ValueError(f"body {body.name!r} has a Lathe beside other parts: Bullet takes it alone")
+        return pybullet.createCollisionShapeArray(**columns, physicsClientId=self.cid)
+
     def _shape(self, part: Part) -> int:
+        return pybullet.createCollisionShape(**self._geometry(part), physicsClientId=self.cid)
+
+    def _geometry(self, part: Part) -> dict[str, Any]:
         k = self.per_metre
+        geometry: dict[str, Any]
         match part.shape:
             case Box(size=size):
                 geometry = {"shapeType": pybullet.GEOM_BOX, "halfExtents": [k * edge / 2.0 for edge in size]}
@@ -213,7 +270,11 @@ class BulletSimulation:
                 geometry = {"shapeType": pybullet.GEOM_CYLINDER, "radius": k * radius, "height": k * length}
             case Capsule(radius=radius, length=length):
                 geometry = {"shapeType": pybullet.GEOM_CAPSULE, "radius": k * radius, "height": k * length}
-        return pybullet.createCollisionShape(**geometry, physicsClientId=self.cid)
+            case Lathe(profile=profile):
+                turns = 2.0 * math.pi * np.arange(HULL_SIDES) / HULL_SIDES
+                points = [(r * math.cos(a), r * math.sin(a), z) for r, z in profile for a in (turns if r > 0.0 else (0.0,))]
+                geometry = {"shapeType": pybullet.GEOM_MESH, "vertices": [self._scaled(point) for point in points]}
+        return geometry
 
     def _correct_gyroscopic(self, unique: int, moments: tuple[float, float, float]) -> None:
         cid = self.cid

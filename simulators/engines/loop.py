@@ -9,13 +9,27 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from simulators.device import NULL_REASONS, ON_EDGE, Device, Engine, Rollouts, Simulation, State
+from simulators.device import (
+    NULL_REASONS,
+    ON_EDGE,
+    Acting,
+    Device,
+    Engine,
+    Integrator,
+    Kernel,
+    Launches,
+    Rollouts,
+    Simulation,
+    State,
+)
+from simulators.rotation import Array
 from simulators.sampling import BLOCK, launch_block
-from simulators.world import Body, Box, Capsule, Cylinder, Sphere, World
+from simulators.world import Body, Box, Capsule, Cylinder, Lathe, Move, Shape, Sphere, World
 
 READ_RATE = 60  # 1/s: how often a state is read, in every engine and kernel
 REST_TIME = 0.25  # s
@@ -26,7 +40,7 @@ class BlowUpError(ArithmeticError):
     """An engine's numbers are no longer finite: a failure of the integration, never a null."""
 
 
-def physics_digest(device: Device, engine: Engine) -> str:
+def physics_digest(device: Device, engine: Integrator) -> str:
     """Return 16 hex digits that name the physics: what two runs must share for index i to be the same rollout.
 
     Covers device, random variables, its other parameters (but for fields whose metadata say `physics: False`: a look),
@@ -62,17 +76,17 @@ def _plain(value: object) -> object:
     raise TypeError(f"a device's or engine's parameter must be plain data to be digested, got {value!r}")
 
 
-def check_engine(engine: Engine) -> None:
+def check_engine(engine: Integrator) -> None:
     """Raise `ValueError` where an engine's settings cannot be read at 60 Hz or never end."""
     rate = engine.steps_per_second
-    if rate <= 0 or rate % READ_RATE:
+    if rate is not None and (rate <= 0 or rate % READ_RATE):
         raise ValueError(f"`steps_per_second` must be a positive multiple of {READ_RATE}, got {rate}")
     if not 0.0 < engine.time_limit <= 3600.0:
         raise ValueError(f"`time_limit` must be in (0, 3600] seconds, got {engine.time_limit}")
 
 
 def run(
-    engine: Engine, device: Device, seed: int, stream: str, indices: Sequence[int] | np.ndarray, fps: float | None = None
+    engine: Integrator, device: Device, seed: int, stream: str, indices: Sequence[int] | np.ndarray, fps: float | None = None
 ) -> Rollouts:
     """Run the rollouts `indices` (n,) and return them in that order.
 
@@ -84,21 +98,56 @@ def run(
         raise ValueError(f"`indices` must be a one-dimensional sequence of integers, got {indices!r}")
     if wanted.size and wanted.min() < 0:
         raise ValueError(f"an index must be at least 0, got {wanted.min()}")
-    if fps is not None and not 0.0 < fps <= engine.steps_per_second:
-        raise ValueError(f"`fps` must be in (0, {engine.steps_per_second}] (the integration rate), got {fps}")
+    rate = engine.steps_per_second or math.inf
+    if fps is not None and not 0.0 < fps <= rate:
+        raise ValueError(f"`fps` must be in (0, {rate}] (the integration rate), got {fps}")
     check_engine(engine)
     world = device.world()
+    if isinstance(engine, Kernel):
+        return _run_kernel(engine, device, world, seed, stream, wanted.astype(np.int64), fps)
     simulation = engine.open(world)
     try:
-        rows, drawn, starts = [], -1, None
-        for index in wanted.astype(np.int64):
-            block, row = divmod(int(index), BLOCK)
-            if block != drawn:  # always the whole block: a row computed alone may differ in its last bit
-                drawn, starts = block, device.start(launch_block(device.random, seed, stream, block))
-            rows.append(_one(simulation, engine, device, world, int(index), starts[row : row + 1], fps))  # type: ignore[index]
+        rows = []
+        for launches in _by_block(device, seed, stream, wanted.astype(np.int64)):
+            for i, index in enumerate(launches.index):
+                drives = device.drive(launches.row(i)) if isinstance(device, Acting) else {}
+                rows.append(_one(simulation, engine, device, world, int(index), launches.start[i : i + 1], drives, fps))
     finally:
         simulation.close()
     return Rollouts.concatenate(rows) if rows else _no_rollouts(world, fps)
+
+
+def _by_block(device: Device, seed: int, stream: str, wanted: np.ndarray, most: int = BLOCK) -> Iterator[Launches]:
+    """Yield the launches of `wanted` in order, split where the block of 1024 changes and after `most` rows.
+
+    Always from the whole block: a row computed alone may differ in its last bit.
+    """
+    if not len(wanted):
+        return
+    drawn, values, starts = -1, dict[str, Array](), None
+    cuts = np.flatnonzero(np.diff(wanted // BLOCK)) + 1
+    for part in np.split(wanted, cuts):
+        block = int(part[0]) // BLOCK
+        if block != drawn:
+            drawn, values = block, launch_block(device.random, seed, stream, block)
+            starts = device.start(values)
+        for at in range(0, len(part), most):
+            some = part[at : at + most]
+            rows = some % BLOCK
+            yield Launches(some, {k: v[rows] for k, v in values.items()}, starts[rows], seed, stream)  # type: ignore[index]
+
+
+RECORDED = 16  # rollouts a kernel records at a time: their frames are in memory together
+
+
+def _run_kernel(
+    kernel: Kernel, device: Device, world: World, seed: int, stream: str, wanted: np.ndarray, fps: float | None
+) -> Rollouts:
+    parts = [
+        kernel.integrate(device, launches, fps)
+        for launches in _by_block(device, seed, stream, wanted, BLOCK if fps is None else RECORDED)
+    ]
+    return Rollouts.concatenate(parts) if parts else _no_rollouts(world, fps)
 
 
 def _no_rollouts(world: World, fps: float | None) -> Rollouts:
@@ -110,7 +159,14 @@ def _no_rollouts(world: World, fps: float | None) -> Rollouts:
 
 
 def _one(
-    simulation: Simulation, engine: Engine, device: Device, world: World, index: int, start: State, fps: float | None
+    simulation: Simulation,
+    engine: Engine,
+    device: Device,
+    world: World,
+    index: int,
+    start: State,
+    drives: Mapping[str, Move],
+    fps: float | None,
 ) -> Rollouts:
     """Run one launch to its end: rest, `end_time`, out of bounds, or the time limit."""
     rate = engine.steps_per_second
@@ -120,7 +176,7 @@ def _one(
     loose = world.loose
     recorder = _Recorder(world, rate, fps)
     rest = _Rest(world)
-    simulation.reset(start)
+    simulation.reset(start, drives)
     recorder.offer(0, simulation)
     step, first, strongest, code = 0, -1, -1, -1
     settled = gone = False
@@ -144,11 +200,11 @@ def _one(
         gone = not all(low[axis] <= places[i][axis] <= high[axis] for i in loose for axis in range(3))
         settled = device.readout != "last" and rest.is_still(step / rate, places, turns)
     recorder.finish(step, simulation)
-    fact, reason = _fold(device.readout, code, first, strongest, settled=settled, gone=gone)
+    fact, null = fold(device.readout, *(np.array([column]) for column in (code, first, strongest, settled, gone)))
     return Rollouts(
         index=np.array([index], np.int64),
-        fact=np.array([fact], np.int16),
-        null=np.array([NULL_REASONS.index(reason)], np.uint8),
+        fact=fact,
+        null=null,
         first=np.array([max(first, -1)], np.int16),
         settle_time=np.array([step / rate if settled else np.nan]),
         end=simulation.state(),
@@ -156,18 +212,21 @@ def _one(
     )
 
 
-def _fold(readout: str, code: int, first: int, strongest: int, *, settled: bool, gone: bool) -> tuple[int, str]:
-    """Return the rollout's fact (-1: none) and its null reason, from what its instants showed."""
-    latched = {"first": first, "strongest": strongest}.get(readout, -1)
-    if latched >= 0:
-        return latched, ""
-    if gone:
-        return -1, "left_apparatus"
-    if not settled and readout != "last":
-        return -1, "unsettled"
-    if code >= 0 and readout in ("rest", "last"):
-        return code, ""
-    return -1, "on_edge" if code == ON_EDGE else "stuck"
+def fold(
+    readout: str, code: np.ndarray, first: np.ndarray, strongest: np.ndarray, settled: np.ndarray, gone: np.ndarray
+) -> tuple[NDArray[np.int16], NDArray[np.uint8]]:
+    """Return facts (n,), -1 without one, and null codes (n,) from what the instants of each rollout showed.
+
+    `code` is what the last instant showed; `first` and `strongest` are facts, negative without one; `settled` and `gone` (out
+    of bounds) say how it ended.
+    """
+    latched = {"first": first, "strongest": strongest}.get(readout, np.full(len(code), -1))
+    reads_end = readout in ("rest", "last")
+    open_ended = ~settled & (readout != "last")
+    fact = np.where(latched >= 0, latched, np.where(~gone & ~open_ended & reads_end & (code >= 0), code, -1))
+    still = np.where(code == ON_EDGE, NULL_REASONS.index("on_edge"), NULL_REASONS.index("stuck"))
+    null = np.where(gone, NULL_REASONS.index("left_apparatus"), np.where(open_ended, NULL_REASONS.index("unsettled"), still))
+    return fact.astype(np.int16), np.where(fact >= 0, 0, null).astype(np.uint8)
 
 
 def reach(body: Body) -> float:
@@ -175,7 +234,7 @@ def reach(body: Body) -> float:
     return max(float(np.linalg.norm(part.position)) + _shape_reach(part.shape) for part in body.parts)
 
 
-def _shape_reach(shape: Box | Sphere | Cylinder | Capsule) -> float:
+def _shape_reach(shape: Shape) -> float:
     match shape:
         case Box(size=size):
             return float(np.linalg.norm(size)) / 2.0
@@ -185,6 +244,8 @@ def _shape_reach(shape: Box | Sphere | Cylinder | Capsule) -> float:
             return float(np.hypot(radius, length / 2.0))
         case Capsule(radius=radius, length=length):
             return radius + length / 2.0
+        case Lathe(profile=profile):
+            return max(math.hypot(r, z) for r, z in profile)
 
 
 class _Rest:
@@ -213,6 +274,16 @@ class _Rest:
         return math.dist(place, self.places[body]) + 2.0 * math.acos(cosine) * self.reach[body]
 
 
+def prelude_frames(world: World, fps: float, tolerance: float = 1e-9) -> list[State]:
+    """Return the frames at `fps` [1/s] from the start of the prelude up to `tolerance` [s] before the release."""
+    frames = list[State]()
+    still = State.at_release(world, 1)
+    while (time := len(frames) / fps - world.prelude) < -tolerance:
+        pos, quat = world.poses(time)
+        frames.append(dataclasses.replace(still, time=np.array([time]), pos=pos[None], quat=quat[None]))
+    return frames
+
+
 class _Recorder:
     """Frames at `fps`, the first at the start of the prelude, each at the nearest integration step."""
 
@@ -221,17 +292,11 @@ class _Recorder:
         self.frames: list[State] = []
         self.next_step = 2**62
         if fps is not None:
-            while (time := self._time()) < -0.5 / rate:
-                self.frames.append(self._prelude(time))
+            self.frames = prelude_frames(world, fps, 0.5 / rate)
             self.next_step = round(self._time() * rate)
 
     def _time(self) -> float:
         return len(self.frames) / self.fps - self.world.prelude  # type: ignore[operator]
-
-    def _prelude(self, time: float) -> State:
-        pos, quat = self.world.poses(time)
-        still = State.at_release(self.world, 1)
-        return dataclasses.replace(still, time=np.array([time]), pos=pos[None], quat=quat[None])
 
     def offer(self, step: int, simulation: Simulation) -> None:
         if step == self.next_step:

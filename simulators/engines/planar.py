@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,9 +16,9 @@ import pymunk
 from pymunk._chipmunk_cffi import lib
 
 from simulators import rotation
-from simulators.device import State
+from simulators.device import NO_MOVES, State
 from simulators.rotation import IDENTITY, Array
-from simulators.world import Body, Box, Capsule, Cylinder, Part, Quat, Sphere, World
+from simulators.world import Body, Box, Capsule, Cylinder, Lathe, Move, Part, Quat, Shape, Sphere, World
 
 OUT_OF_PLANE = 1e-6  # how far an axis may lean before a shape no longer has the outline that the plane needs
 Vec2 = tuple[float, float]
@@ -94,8 +95,10 @@ class PlanarSimulation:
         self._last = world.poses(self._done)
         self._space: pymunk.Space | None = None
 
-    def reset(self, start: State) -> None:
+    def reset(self, start: State, drives: Mapping[str, Move] = NO_MOVES) -> None:
         """Begin the rollout of the single row `start` in a fresh space."""
+        if drives:
+            raise ValueError("the planar engine moves no driven bodies; use the bullet engine or a kernel")
         if np.any(np.abs(start.quat[0, list(self._world.loose)][:, [0, 2]]) > OUT_OF_PLANE):
             raise ValueError("a planar rollout cannot start with a body turned out of the x-z plane")
         space = pymunk.Space()
@@ -279,7 +282,7 @@ def moment_about_y(body: Body) -> float:
     return body.mass * sum(moments) / sum(volumes)
 
 
-def _solid(shape: Box | Sphere | Cylinder | Capsule, along_y: list[bool]) -> tuple[float, float]:
+def _solid(shape: Shape, along_y: list[bool]) -> tuple[float, float]:
     """Return the volume [m^3] and the moment about y a unit of mass [m^2] of a solid about its own centre."""
     match shape:
         case Sphere(radius=r):
@@ -294,3 +297,5 @@ def _solid(shape: Box | Sphere | Cylinder | Capsule, along_y: list[bool]) -> tup
                 return rod + ends, (rod * r**2 / 2.0 + ends * 0.4 * r**2) / (rod + ends)
             tips = 0.4 * r**2 + length**2 / 4.0 + 0.375 * length * r
             return rod + ends, (rod * (r**2 / 4.0 + length**2 / 12.0) + ends * tips) / (rod + ends)
+        case Lathe():
+            raise ValueError("a Lathe has no place in the planar engine")

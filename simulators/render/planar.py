@@ -20,7 +20,7 @@ from simulators.render import textures
 from simulators.render.canvas import Image, Region, check_region, clip_region
 from simulators.render.raster import half_extents, linear, texture_code
 from simulators.rotation import Array, multiply, rotate, unrotate
-from simulators.world import Body, Box, Camera, Capsule, Cylinder, Light, Material, Part, Sphere, World
+from simulators.world import Body, Box, Camera, Capsule, Cylinder, Light, Material, Part, Shape, Sphere, World
 
 _WALL = (0.93, 0.92, 0.90)  # behind everything
 _EDGE = 1e-9  # of a length: two depths nearer than this are one
@@ -320,7 +320,7 @@ def _flat_axes(turn: Array) -> tuple[int, int, float] | None:
     return i, j, math.atan2(-across[2], across[0])
 
 
-def _corners(shape: Box | Sphere | Cylinder | Capsule) -> Array:
+def _corners(shape: Shape) -> Array:
     half = np.asarray(half_extents(shape))
     return half * np.array([[a, b, c] for a in (-1, 1) for b in (-1, 1) for c in (-1, 1)], float)
 

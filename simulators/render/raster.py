@@ -16,7 +16,7 @@ from simulators.render import raster_shapes as shapes
 from simulators.render import textures
 from simulators.render.canvas import Image, Region, check_region, clip_region
 from simulators.rotation import Array, multiply, rotate
-from simulators.world import Body, Box, Camera, Capsule, Cylinder, Light, Material, Part, Shape, Sphere, World
+from simulators.world import Body, Box, Camera, Capsule, Cylinder, Lathe, Light, Material, Part, Shape, Sphere, World
 
 SHADOW_RAYS = 16  # a sample; the four samples of a pixel take different ones
 _SHAPES = {Box: shapes.BOX, Sphere: shapes.SPHERE, Cylinder: shapes.CYLINDER, Capsule: shapes.CAPSULE}
@@ -39,6 +39,9 @@ def half_extents(shape: Shape) -> tuple[float, float, float]:
             return r, r, length / 2.0
         case Capsule(radius=r, length=length):
             return r, r, length / 2.0 + r
+        case Lathe(profile=profile):
+            widest = max(r for r, _ in profile)
+            return widest, widest, max(abs(z) for _, z in profile)
 
 
 def texture_code(material: Material) -> int:

@@ -54,7 +54,7 @@ class Replay:
     def open(self, world):
         return self
 
-    def reset(self, start):
+    def reset(self, start, drives=None):
         object.__setattr__(self, "tick", 0)
 
     def step(self, steps):
