@@ -10,8 +10,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from simulators import rotation
-from simulators.device import UNDECIDED, IntArray, Readout, State
+from simulators.device import IntArray, Readout, State
 from simulators.devices.checks import check_fields, laws
+from simulators.devices.regions import Region, read_regions
 from simulators.rotation import IDENTITY, Array
 from simulators.sampling import Distribution
 from simulators.world import Body, Box, Cylinder, Material, Move, Part, Quat, Sphere, Surface, Vec3, World
@@ -221,12 +222,16 @@ class PegBoard:
         pos[:, world.loose[0], 0] = launch["release_x"]
         return State.at_release(world, rows, pos=pos)
 
+    def regions(self) -> tuple[Region, ...]:
+        """Return where each bin holds the whole ball: below the tops of the dividers."""
+        edges = [-self.half_width + bin * self.spacing for bin in range(self.rows + 2)]
+        top = self.bin_depth - self.ball_radius
+        return tuple(Region(bin, edges[bin], edges[bin + 1], 0.0, top) for bin in range(self.rows + 1))
+
     def read(self, state: State) -> IntArray:
-        """Return the bin that the whole ball is in, below the tops of the dividers; UNDECIDED before."""
-        x, z = state.pos[:, 0, 0], state.pos[:, 0, 2]  # the ball is the world's first moving body
-        bin = np.floor((x + self.half_width) / self.spacing).astype(np.int64)
-        committed = (z < self.bin_depth - self.ball_radius) & (bin >= 0) & (bin <= self.rows)
-        return np.where(committed, bin, UNDECIDED)
+        """Return the bin that the whole ball is in; UNDECIDED before."""
+        ball = state.pos[:, 0]  # the world's first moving body
+        return read_regions(self.regions(), ball[:, 0], ball[:, 2])
 
 
 LOOKS: Mapping[str, Mapping[str, Material]] = {
