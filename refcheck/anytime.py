@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from math import inf, log
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaln, rel_entr, xlogy
 
-from refcheck.cells import Real, over_cells
+from refcheck.cells import Real, Whole, over_cells
 from refcheck.metrics import Counts, FloatArray, check_q, iid_counts, require_iid
 from refcheck.tally import Sampling
 
@@ -92,7 +92,7 @@ class DistanceInterval:
     low: Real
     high: Real
     tvd: Real
-    n: int | NDArray[np.int64]
+    n: Whole
     alpha: float
 
 

@@ -20,6 +20,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Real = float | FloatArray
 """A figure: a number for one cell, an array (...) for many."""
+Whole = int | NDArray[np.int64]
+"""A whole number for one cell, an array (...) for many."""
 SETTINGS = frozenset({"level", "alpha", "epsilon", "draws", "kind", "method", "assumption"})
 """Fields of a result that say how it was made: the same for every cell of a call, so they stay single."""
 
@@ -77,6 +79,16 @@ def gather(found: Sequence[T], shape: tuple[int, ...]) -> T:
         return cast(T, replace(first, **changed))
     array = np.asarray(found)
     return cast(T, array.reshape(*shape, *array.shape[1:]))
+
+
+def real(values: FloatArray) -> Real:
+    """Return figures (...): a float for one cell, which JSON can hold, an array for many."""
+    return float(values) if values.ndim == 0 else values
+
+
+def whole(values: FloatArray | NDArray[np.integer[Any]]) -> Whole:
+    """Return whole numbers (...): an int for one cell, which JSON can hold, an array for many."""
+    return int(values) if values.ndim == 0 else values.astype(np.int64)
 
 
 def alike(*columns: FloatArray) -> Iterator[tuple[FloatArray, NDArray[np.intp]]]:

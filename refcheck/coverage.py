@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.stats
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from refcheck.cells import Real, alike
+from refcheck.cells import Real, Whole, alike, real, whole
 from refcheck.metrics import Counts, FloatArray, check_q, iid_counts, require_iid
 from refcheck.tally import Sampling
 
@@ -72,7 +72,7 @@ class CoverageNull:
     All but `level` are numbers for one cell, arrays (...) for many.
     """
 
-    n: int | NDArray[np.int64]
+    n: Whole
     expected: Real
     low: Real
     high: Real
@@ -100,12 +100,12 @@ def coverage_null(counts: Counts, q: ArrayLike, level: float = 0.95, *, sampling
         low[mine], high[mine] = ends[0] / k, min(ends[1], k) / k
         value[mine] = np.minimum(1.0, below[seen[mine]])
     return CoverageNull(
-        n=n.astype(np.int64).reshape(shape)[()],
-        expected=expected_coverage(n.reshape(shape), p)[()],
-        low=low.reshape(shape)[()],
-        high=high.reshape(shape)[()],
+        n=whole(n.reshape(shape)),
+        expected=real(expected_coverage(n.reshape(shape), p)),
+        low=real(low.reshape(shape)),
+        high=real(high.reshape(shape)),
         level=level,
-        p=value.reshape(shape)[()],
+        p=real(value.reshape(shape)),
     )
 
 

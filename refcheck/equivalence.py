@@ -15,7 +15,7 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from refcheck import metrics
-from refcheck.cells import Real, alike, over_cells
+from refcheck.cells import Real, Whole, alike, over_cells, real, whole
 from refcheck.metrics import Counts, FloatArray, check_q, iid_counts, require_iid
 from refcheck.tally import Sampling
 
@@ -36,7 +36,7 @@ class Equivalence:
     p: Real
     tvd: Real
     epsilon: float
-    n: int | NDArray[np.int64]
+    n: Whole
     method: Method
 
 
@@ -65,7 +65,7 @@ def exact_equivalence(counts: Counts, q: ArrayLike, epsilon: float, *, sampling:
     distance, value = metrics.tvd(x, p), np.empty(n.shape)
     for row, mine in alike(n.ravel(), distance.ravel(), p.reshape(-1, p.shape[-1])):
         value.flat[mine] = _exact_tail(int(row[0]), row[2:], float(row[1]), epsilon)
-    return Equivalence(value[()], distance[()], epsilon, n.astype(np.int64)[()], "exact")
+    return Equivalence(real(value), real(distance), epsilon, whole(n), "exact")
 
 
 def _exact_tail(n: int, q: FloatArray, distance: float, epsilon: float) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import comb, nan
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 import scipy.stats
@@ -16,7 +16,7 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from refcheck import metrics
-from refcheck.cells import Real, alike
+from refcheck.cells import Real, Whole, alike, real, whole
 from refcheck.metrics import Counts, FloatArray, check_q, iid_counts
 from refcheck.tally import Sampling
 
@@ -82,7 +82,7 @@ class PValue:
     kind: Statistic
     method: Literal["exact", "monte_carlo"]
     draws: int = 0
-    reached: int | NDArray[np.int64] = 0
+    reached: Whole = 0
 
 
 def monte_carlo_p_value(
@@ -106,7 +106,9 @@ def monte_carlo_p_value(
         raise ValueError(f"the null was drawn for n = {null.n}, the counts sum to {_numbers(x.sum(-1))}")
     drawn = np.sort(null.chi_square if kind == "chi_square" else null.tvd)
     reached = np.asarray(drawn.size - np.searchsorted(drawn, _edge(observed), side="left"))
-    return PValue((reached + 1)[()] / (drawn.size + 1), observed[()], kind, "monte_carlo", drawn.size, reached[()])
+    return PValue(
+        real(np.asarray((reached + 1) / (drawn.size + 1))), real(observed), kind, "monte_carlo", drawn.size, whole(reached)
+    )
 
 
 def _numbers(values: FloatArray) -> str:
@@ -173,7 +175,7 @@ def exact_p_value(counts: Counts, q: ArrayLike, kind: Statistic = "chi_square", 
             tallies = _summable(n, reference.size)
             weight = scipy.stats.multinomial.pmf(tallies, n, reference / reference.sum())
             values[mine] = np.minimum(1.0, _tail(np.asarray(STATISTICS[kind](tallies, reference)), weight, observed[mine]))
-    return PValue(values.reshape(shape)[()], observed.reshape(shape)[()], kind, "exact")
+    return PValue(real(values.reshape(shape)), real(observed.reshape(shape)), kind, "exact")
 
 
 def p_value(
@@ -214,7 +216,7 @@ def exact_multinomial_p_value(counts: Counts, q: ArrayLike, *, sampling: Samplin
             observed = np.atleast_1d(scipy.stats.multinomial.pmf(x[mine], n, reference))
             below = np.append(0.0, np.cumsum(law))
             values[mine] = np.minimum(1.0, below[np.searchsorted(law, observed * (1 + 1e-7), side="right")])
-    return cast(Real, values.reshape(shape)[()])
+    return real(values.reshape(shape))
 
 
 def p_values(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
-from refcheck.cells import Real, over_cells
+from refcheck.cells import Real, Whole, over_cells
 from refcheck.inference import CHUNK, reaches
 from refcheck.metrics import Counts, FloatArray, check_counts, check_q, iid_counts, require_iid
 from refcheck.tally import Sampling
@@ -66,7 +66,7 @@ class OrderedTest:
     statistic: Real
     p: Real
     draws: int
-    reached: int | NDArray[np.int64]
+    reached: Whole
 
 
 def _test(kind: Distance, observed: float, replicates: FloatArray) -> OrderedTest:

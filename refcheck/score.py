@@ -26,9 +26,11 @@ from refcheck import (
     pairs,
     pawbench,
     policy,
+    score_agreement,
     score_early,
     score_files,
     score_references,
+    score_states,
     score_tables,
 )
 from refcheck.calibench_score import EXTRACTION
@@ -51,6 +53,27 @@ OPTIONS = (
     Option("budget", "str", None, "numbers of rollouts, such as 10,20,32: what so few would have scored"),
     Option("reference", "path", None, "JSON with another reference of some scenes: q, low and high, or counts of real throws"),
     Option("stop_width", "float", None, "stop early: at this width of each TVD's interval (0..1)", low=0.001, high=0.999),
+    Option(
+        "epsilon",
+        "float",
+        None,
+        "test H0 TVD >= epsilon in every cell: p, and whether agreement is shown",
+        low=1e-4,
+        high=0.999,
+    ),
+    Option("anytime", "bool", False, "an interval of every TVD that holds at whatever n one stops, and an e-value of p = q"),
+    Option(
+        "states",
+        "path",
+        None,
+        "CSV of continuous terminal states (scene,model,value; or angle in radians), beside data= or alone",
+    ),
+    Option(
+        "states_reference",
+        "path",
+        None,
+        "what they are compared with: such a CSV (scene,value), or JSON laws by scene; angles alone: the uniform",
+    ),
     Option("judge", "path", None, "result.json of `controls`, or a folder of them: distances are corrected by its errors"),
     Option("policy", "path", None, "PAWBench's scene policy (JSON): what rows.jsonl is held to"),
     Option("package", "path", None, "PAWBench's package (a folder with scenes.jsonl), instead of policy="),
@@ -85,10 +108,10 @@ OPTIONS = (
 def run(request: Request) -> Answer:
     """Score what `data` holds. Raises `UserError` for anything in it, or beside it, that may not stand."""
     values = _published(request.values)
-    if values["data"] is None and values["human"] is None:
+    if values["data"] is None and values["human"] is None and values["states"] is None:
         raise UserError(
             f"data= is missing: give data=PATH, {RECOGNISED}; or data=calibench, the published "
-            "labels; or human=PATH, a panel's votes; or both"
+            "labels; or human=PATH, a panel's votes; or states=PATH, terminal states; or several of them"
         )
     labels = Labels() if values["data"] is None else read_labels(Path(values["data"]), values["by"])
     if values["bins"]:
@@ -130,6 +153,11 @@ def run(request: Request) -> Answer:
         """Each cell's draws are its own: no cell's figures depend on which other cells were read."""
         return generator(values["seed"], "score", name, 0, VALUES)
 
+    if values["states"] is not None:
+        streams = lambda name: generator_for(f"states/{name}")  # noqa: E731
+        result["states"], read = score_states.evaluate(values["states"], values["states_reference"], streams, values["draws"])
+        result["inputs"] |= read
+        tables += score_states.tables(result["states"])
     with request.progress("score", steps) as advance:
         if labels.swept:
             result["conditions"] = conditions.evaluate(labels.swept, values["by"], generator_for, values["draws"], advance)
@@ -182,6 +210,11 @@ def run(request: Request) -> Answer:
         tables += score_references.tables(score_references.evaluate(result, references, known, streams, values["draws"]))
     if values["stop_width"] is not None:
         tables += score_early.tables(score_early.evaluate(result, labels, rows, known, values["stop_width"]))
+    if values["epsilon"] is not None:
+        agreed = score_agreement.equivalence(result, known, values["epsilon"], values["rate"])
+        tables += score_agreement.equivalence_tables(agreed, values["rate"])
+    if values["anytime"]:
+        tables += score_agreement.anytime_tables(score_agreement.anytime(result, known))
     if confusions:
         found = _seen_through_the_judge(result, held_to, confusions, generator_for, values["draws"])
         result["judge"] = {"files": controls, "cells": output.plain(found)}
@@ -206,8 +239,12 @@ def _published(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _check_beyond(labels: Labels, values: Mapping[str, Any]) -> None:
-    """Refuse another reference, or stopping early, for labels they say nothing of."""
-    for name in (name for name in ("reference", "stop_width") if values[name] is not None):
+    """Refuse another reference, a test of agreement or stopping early for labels they say nothing of."""
+    if values["states_reference"] is not None and values["states"] is None:
+        raise UserError("states_reference= is what states= is compared with: give states=PATH too, or leave it out")
+    if values["states"] is not None and values["sampling"] != "iid":
+        raise UserError(f"states= is for independent rollouts alone, and sampling={values['sampling']}: leave one of them out")
+    for name in (name for name in ("reference", "stop_width", "epsilon", "anytime") if values[name] not in (None, False)):
         if values["sampling"] != "iid":
             raise UserError(
                 f"{name}= is for independent rollouts alone, and sampling={values['sampling']}: leave one of them out"
