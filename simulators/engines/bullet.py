@@ -52,7 +52,7 @@ class Bullet:
     @property
     def version(self) -> str:
         """The installed PyBullet, and the version of this file's settings."""
-        return f"pybullet-{installed('pybullet')}/1"
+        return f"pybullet-{installed('pybullet')}/2"
 
     def open(self, world: World) -> BulletSimulation:
         """Make a simulation of `world`; close it when done."""
@@ -72,7 +72,8 @@ class BulletSimulation:
         self.ids: dict[str, list[int]] = {}
         self.elapsed = 0
         self.touched = np.zeros(len(world.watched), bool)
-        self.undamped: list[tuple[int, Body]] = []
+        self.undamped: list[tuple[int, float]] = []
+        self.damped: list[tuple[int, float]] = []
         self.spinning: list[tuple[int, tuple[float, float, float]]] = []
         self.drives: Mapping[str, Move] = NO_MOVES
 
@@ -105,7 +106,7 @@ class BulletSimulation:
             physicsClientId=cid,
         )
         self.ids = {body.name: self._build(body) for body in self.world.bodies if body.collides}
-        self.undamped, self.spinning = [], []
+        self.undamped, self.damped, self.spinning = [], [], []
         for row, body in ((i, self.moving[i]) for i in self.loose):
             (unique,) = self.ids[body.name]
             pybullet.resetBasePositionAndOrientation(
@@ -115,7 +116,7 @@ class BulletSimulation:
                 unique, (start.vel[0, row] * k).tolist(), start.omega[0, row].tolist(), physicsClientId=cid
             )
             if body.angular_damping > 0.0:
-                self.undamped.append((unique, body))
+                self.undamped.append((unique, math.exp(-body.angular_damping * self.step_length)))
             if body.inertia is not None:
                 pybullet.changeDynamics(
                     unique, _NO_BODY, localInertiaDiagonal=[m * k * k for m in body.inertia], physicsClientId=cid
@@ -212,7 +213,7 @@ class BulletSimulation:
             for unique, moments in self.spinning:
                 self._correct_gyroscopic(unique, moments)
             pybullet.stepSimulation(physicsClientId=self.cid)
-            if self.undamped:
+            if self.undamped or self.damped:
                 self._damp_after_contact()
             if self.world.watched:
                 self._watch()
@@ -284,14 +285,18 @@ class BulletSimulation:
         pybullet.applyExternalTorque(unique, _NO_BODY, torque, pybullet.WORLD_FRAME, physicsClientId=cid)
 
     def _damp_after_contact(self) -> None:
-        """Switch on a body's angular damping at its first contact: a flight is free."""
-        still: list[tuple[int, Body]] = []
-        for unique, body in self.undamped:
-            if pybullet.getContactPoints(unique, physicsClientId=self.cid):
-                pybullet.changeDynamics(unique, _NO_BODY, angularDamping=body.angular_damping, physicsClientId=self.cid)
-            else:
-                still.append((unique, body))
-        self.undamped = still
+        """Take its angular damping from each body's spin, from its first contact on: a flight is free.
+
+        Bullet's own `angularDamping` d acts on a multibody at the rate d (1 + |omega|): a spin of 100 rad/s at d = 1 /s is
+        down to 8 % after .1 s, where a rate of 1 /s leaves 90 %.
+        """
+        touching = [one for one in self.undamped if pybullet.getContactPoints(one[0], physicsClientId=self.cid)]
+        if touching:
+            self.undamped = [one for one in self.undamped if one not in touching]
+            self.damped += touching
+        for unique, kept in self.damped:
+            _, omega = pybullet.getBaseVelocity(unique, physicsClientId=self.cid)
+            pybullet.resetBaseVelocity(unique, angularVelocity=[kept * w for w in omega], physicsClientId=self.cid)
 
     def _watch(self) -> None:
         for pair, (a, b) in enumerate(self.world.watched):

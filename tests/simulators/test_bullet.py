@@ -179,6 +179,22 @@ def test_angular_damping_waits_for_the_first_contact() -> None:
     simulation.close()
 
 
+@pytest.mark.parametrize("spin", [1.0, 100.0])
+def test_angular_damping_is_a_rate_whatever_the_spin(spin: float) -> None:
+    """exp(-d t) from the first contact on. Bullet's own damping, d (1 + spin), would leave .083 of 100 rad/s after .1 s."""
+    surface = Surface(0.5, 0.0)
+    body = Body("body", (Part(Sphere(0.01)),), mass=0.01, surface=surface, angular_damping=5.0)
+    world = World((world_of(Sphere(0.01)).bodies[0], body), bounds=((-9.0,) * 3, (9.0,) * 3))
+    simulation = Bullet(1200, 5.0).open(world)
+    simulation.reset(start(world, (0.0, 0.0, 0.0101), omega=(0.0, 0.0, spin)))
+    simulation.step(60)
+    before = simulation.state().omega[0, 0, 2]
+    simulation.step(120)
+    assert before < spin
+    assert simulation.state().omega[0, 0, 2] == pytest.approx(before * np.exp(-5.0 * 0.1), rel=1e-6)
+    simulation.close()
+
+
 def test_a_used_simulation_gives_the_bits_of_a_fresh_one(scene) -> None:
     used = run(scene.engine, scene.device, 3, scene.stream, [5, 6, 7])
     fresh = run(scene.engine, scene.device, 3, scene.stream, [7])
