@@ -1,6 +1,6 @@
 """A swept setting (guidance, resolution, duration, prompt target): rho against TV at each value, with tests that pair seeds.
 
-It compares conditions within one study, model and scene; it knows nothing of how a setting acts.
+It compares conditions within one study, model and scene, of either benchmark; it knows nothing of how a setting acts.
 """
 
 from __future__ import annotations
@@ -18,16 +18,23 @@ from matplotlib.figure import Figure
 from numpy.random import Generator
 from numpy.typing import NDArray
 from rich.table import Table
+from rich.text import Text
 
 from refcheck import metrics
 from refcheck.calibench import SCENES
+from refcheck.command import UserError
 from refcheck.inference import benjamini_hochberg, draw_null, monte_carlo_p_value, reaches
-from refcheck.labels import Cells
+from refcheck.labels import Cells, Row
 from refcheck.metrics import FloatArray
 from refcheck.output import atomic
+from refcheck.policy import Policy
 from refcheck.score_tables import empty_table, figure, p_text, span
 
 Counts = NDArray[np.int64]
+SWEEPS_IN_FULL = 9
+"""Sweeps that are printed; the result holds all of them."""
+LANE = "model_or_lane"
+"""PAWBench's key of a model; swept, its lanes are the conditions."""
 CHUNK = 1 << 22
 """Random counts drawn at once: bounds the memory of the permutations."""
 
@@ -117,25 +124,68 @@ def in_order(conditions: Sequence[str]) -> list[str]:
         return list(conditions)
 
 
+Swept = Mapping[tuple[str, str, str], Mapping[str, Cells]]
+
+
+def pawbench_cells(
+    settings: Mapping[str, Mapping[str, Mapping[str, Sequence[Row]]]], policy: Policy, by: str
+) -> tuple[dict[tuple[str, str, str], dict[str, Cells]], list[str]]:
+    """Return PAWBench's calibration cells as a sweep's, a repeat taken for a seed, and the coverage scenes left out.
+
+    A coverage scene has no reference to be far from. No gate is applied: rho stands beside TV. Where the swept setting is
+    the lane itself, lanes are the conditions, and no model is named.
+
+    Args:
+        settings: checked rows by value of the setting, model and scene.
+        policy: what they were held to.
+        by: the setting's key.
+
+    Raises:
+        UserError: for an infrastructure failure, which is no outcome and no null.
+    """
+    found: dict[tuple[str, str, str], dict[str, Cells]] = {}
+    failed = []
+    for setting, models in settings.items():
+        for model, scenes in models.items():
+            for scene in policy.track("calibration"):
+                cells = Cells([0] * len(scene.outcomes))
+                for row in scenes[scene.scene_id]:
+                    cells.add(row.repeat, None if row.outcome_label is None else 1 + scene.outcomes.index(row.outcome_label))
+                    if row.observation == "infrastructure_failure":
+                        failed.append(f"{setting}, {model}, {scene.scene_id}, repeat {row.repeat}")
+                lane = "" if by == LANE else model
+                found.setdefault(("", lane, scene.scene_id), {})[setting] = cells
+    if failed:
+        more = f" and {len(failed) - 5} more" if len(failed) > 5 else ""
+        raise UserError(f"by={by}: judge again what ended in an infrastructure failure: {'; '.join(failed[:5])}{more}")
+    return found, [scene.scene_id for scene in policy.track("coverage")]
+
+
 def evaluate(
-    swept: Mapping[tuple[str, str, str], Mapping[str, Cells]],
+    swept: Swept,
     by: str,
     generator_for: Callable[[str], Generator],
     draws: int = 50_000,
     step: Callable[[int], Any] = lambda count: None,
-) -> dict[str, Any]:
+    references: Mapping[str, FloatArray] | None = None,
+) -> list[dict[str, Any]]:
     """Return each sweep's conditions with their figures, and every pair of conditions compared.
 
-    `score_p_benjamini_hochberg` is over the pairs of one sweep. `step(1)` is called after each condition.
+    `p_benjamini_hochberg` is over the conditions of one sweep, `score_p_benjamini_hochberg` over its pairs. `step(1)` is
+    called after each condition. `references` holds q (k,) of PAWBench's scenes; without it the scenes are CaliBench's.
     """
     sweeps = []
+    protocol = "calibench" if references is None else "pawbench"
     for (study, model, scene), cells in swept.items():
-        q, name = SCENES[scene].array(), f"conditions/{study}/{model}/{scene}"
+        q = SCENES[scene].array() if references is None else references[scene]
+        name = f"conditions/{study}/{model}/{scene}"
         order = in_order(list(cells))
         entries = []
         for condition in order:
             entries.append({by: condition, **_condition(cells[condition], q, generator_for(f"{name}/{condition}"), draws)})
             step(1)
+        for entry, p in zip(entries, benjamini_hochberg([e["p"] or nan for e in entries]), strict=True):
+            entry["p_benjamini_hochberg"] = None if isnan(p) else float(p)
         pairs = []
         for a, b in combinations(order, 2):
             table = joint_table(cells[a].bins, cells[b].bins, q.size)
@@ -144,8 +194,9 @@ def evaluate(
         adjusted = benjamini_hochberg([pair.get("score_p", nan) for pair in pairs])
         for pair, p in zip(pairs, adjusted, strict=True):
             pair["score_p_benjamini_hochberg"] = p
-        sweeps.append({"study": study, "model": model, "scene": scene, "conditions": entries, "pairs": pairs})
-    return {"by": by, "sweeps": sweeps}
+        place = {"protocol": protocol, "study": study, "model": model, "scene": scene}
+        sweeps.append({**place, "conditions": entries, "pairs": pairs})
+    return sweeps
 
 
 def _condition(cells: Cells, q: FloatArray, generator: Generator, draws: int) -> dict[str, Any]:
@@ -161,12 +212,12 @@ def _condition(cells: Cells, q: FloatArray, generator: Generator, draws: int) ->
 def tables(conditions: Mapping[str, Any], draws: int) -> list[Table]:
     """Return two tables a sweep, its p-values of so many `draws`: conditions, and the pairs that differ most surely."""
     by, made = conditions["by"], []
-    for sweep in conditions["sweeps"]:
+    for sweep in conditions["sweeps"][:SWEEPS_IN_FULL]:
         what = ", ".join(part for part in (sweep["study"], sweep["model"], sweep["scene"]) if part)
         table = empty_table(
             f"Conditions: {what}",
-            "TV beside its floor (its mean if q holds) and band (95 % if q holds).",
-            *(by, "n/N", "rho", "TV", "floor", "band", "score", "p"),
+            "TV beside its floor (its mean if q holds) and band (95 % if q holds). BH: Benjamini-Hochberg over the sweep.",
+            *(by, "n/N", "rho", "TV", "floor", "band", "score", "p", "BH"),
         )
         for entry in sweep["conditions"]:
             table.add_row(
@@ -178,6 +229,7 @@ def tables(conditions: Mapping[str, Any], draws: int) -> list[Table]:
                 span(entry["band"]),
                 figure(entry["score"]),
                 p_text(entry["p"], draws),
+                p_text(entry["p_benjamini_hochberg"]),
             )
         made.append(table)
         tested = sorted((pair for pair in sweep["pairs"] if pair["seeds"]), key=lambda pair: pair["score_p"])
@@ -201,6 +253,12 @@ def tables(conditions: Mapping[str, Any], draws: int) -> list[Table]:
                 p_text(pair["score_p_benjamini_hochberg"]),
             )
         made.append(table)
+    rest = len(conditions["sweeps"]) - SWEEPS_IN_FULL
+    if rest > 0:
+        made[-1].caption = Text(f"{made[-1].caption} {rest} more sweeps: result.json (out=DIR).")
+    if conditions["left_out"]:
+        told = f"Left out, having no reference: {', '.join(conditions['left_out'])}."
+        made[-1].caption = Text(f"{made[-1].caption} {told}")
     return made
 
 

@@ -1,7 +1,8 @@
 """Label files from outside: read as untrusted input, checked whole, refused rather than repaired. It computes no score.
 
 Recognised: a CSV with the columns scene, model, seed, bin (or three votes in place of the bin; or a swept setting beside
-them); CaliBench's `<scene>_<model>_bins.json`; PAWBench's `rows.jsonl`; or a folder of them (itself and one level down).
+them); CaliBench's `<scene>_<model>_bins.json`; PAWBench's `rows.jsonl`; or a folder of them (itself and one level down). With a
+swept setting, bins and rows that do not state its value take the name of the folder they are in.
 """
 
 from __future__ import annotations
@@ -86,12 +87,14 @@ class Cells:
 class Labels:
     """What was read: CaliBench cells by (model, scene); PAWBench rows with where each stood; files with their digests.
 
-    `swept` holds, in place of `cells`, the cells by (study, model, scene) and then by the value of the swept setting.
+    `swept` holds, in place of `cells`, the cells by (study, model, scene) and then by the value of the swept setting, and
+    `swept_rows`, in place of `rows`, the rows by that value.
     """
 
     cells: dict[tuple[str, str], Cells] = field(default_factory=dict)
     swept: dict[tuple[str, str, str], dict[str, Cells]] = field(default_factory=dict)
     rows: list[tuple[str, Row]] = field(default_factory=list)
+    swept_rows: dict[str, list[tuple[str, Row]]] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
 
@@ -108,8 +111,11 @@ class _Reader:
     def __init__(self, by: str | None) -> None:
         self.labels, self.problems, self.by = Labels(), Problems(), by
         self._first: dict[tuple[str, str, str, str, int], str] = {}
+        self._folder: str | None = None
 
-    def take(self, path: Path) -> None:
+    def take(self, path: Path, folder: str | None = None) -> None:
+        """Read one file; `folder` names the one it is in, below the folder that was asked for."""
+        self._folder = folder
         text = read_text(path, self.problems)
         if text is None:
             return
@@ -199,9 +205,16 @@ class _Reader:
             condition = row[self.by] if self.by else ""
             self._rollout(where, row["scene"], row["model"], int(seed), bins, row.get(STUDY, ""), condition)
 
+    def _states_no_setting(self, where: object) -> None:
+        self.problems.add(
+            where,
+            f"states no {self.by}: by={self.by} needs a CSV with that column, rows with that key, or for each value a folder "
+            "of that name in data=",
+        )
+
     def _bins(self, path: Path, text: str) -> None:
-        if self.by:
-            return self.problems.add(path, f"states no {self.by}: by={self.by} needs a CSV with that column")
+        if self.by and self._folder is None:
+            return self._states_no_setting(path)
         try:
             bins = parse_model(Bins, parse_json(text), path, self.problems)
         except ValueError as error:
@@ -213,16 +226,23 @@ class _Reader:
         if bins.scene in SCENES and bins.num_bins != len(SCENES[bins.scene].outcomes):
             return self.problems.add(path, f"num_bins: must be {len(SCENES[bins.scene].outcomes)}, got {bins.num_bins}")
         for index, rollout in enumerate(bins.rollouts):
-            self._rollout(f"{path}, rollouts.{index}", bins.scene, bins.model, rollout.seed, [rollout.bin])
+            where = f"{path}, rollouts.{index}"
+            self._rollout(where, bins.scene, bins.model, rollout.seed, [rollout.bin], condition=self._folder or "")
         return None
 
     def _rows(self, path: Path, text: str) -> None:
-        if self.by:
-            return self.problems.add(path, f"states no {self.by}: by={self.by} needs a CSV with that column")
         for where, value in json_lines(path, text, self.problems):
             row = parse_model(Row, value, where, self.problems)
-            if row is not None and self._row_fits(where, row):
+            if row is None or not self._row_fits(where, row):
+                continue
+            if self.by is None:
                 self.labels.rows.append((where, row))
+            elif (setting := value.get(self.by, self._folder)) is None:
+                return self._states_no_setting(where)
+            elif isinstance(setting, bool) or not isinstance(setting, str | int | float) or not str(setting).isprintable():
+                self.problems.add(where, f"{self.by} {shown(setting)} must be printable text or a number")
+            else:
+                self.labels.swept_rows.setdefault(str(setting), []).append((where, row))
         return None
 
     def _row_fits(self, where: str, row: Row) -> bool:
@@ -249,12 +269,12 @@ def _label_file(path: Path) -> bool:
 
 
 def read_labels(path: Path, by: str | None = None) -> Labels:
-    """Read a label file, or a folder of them; `by` names the column of a swept setting, which fills `Labels.swept`.
+    """Read a label file, or a folder of them; `by` names a swept setting: `Labels.swept` and `swept_rows`.
 
     Raises `UserError` with every problem found; nothing is half read.
     """
-    if by in (*COLUMNS, *VOTES, STUDY):
-        raise UserError(f"by={by}: names the column of a swept setting, such as condition; {by!r} is another column")
+    if by in (*COLUMNS, *VOTES, STUDY, *(name for name in Row.model_fields if name != "model_or_lane")):
+        raise UserError(f"by={by}: names the swept setting, such as condition; {by!r} is another column or key")
     reader = _Reader(by)
     if not path.is_dir():
         if path.exists() and path.suffix.lower() not in (".csv", ".json", ".jsonl"):
@@ -268,7 +288,7 @@ def read_labels(path: Path, by: str | None = None) -> Labels:
             raise UserError(f"{path}: holds {len(found)} files, at most {MAXIMUM_FILES} are read; give a smaller folder")
         for item in found:
             if _label_file(item):
-                reader.take(item)
+                reader.take(item, item.parent.name if item.parent != path else None)
             else:
                 reader.labels.ignored.append(str(item))
         if not reader.labels.files and not reader.problems.found:

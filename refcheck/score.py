@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.random import Generator
 
 from refcheck import (
@@ -49,7 +50,12 @@ OPTIONS = (
     Option(
         "human", "path", None, "a panel's CSV (scene,model,seed,vlm and human or human_1, human_2, ...), beside data= or alone"
     ),
-    Option("by", "str", None, "column of a swept setting in the CSV, such as condition: its values are compared"),
+    Option(
+        "by",
+        "str",
+        None,
+        "a swept setting, such as condition: a CSV's column, a key of rows (model_or_lane too), or folders named by its values",
+    ),
     Option("budget", "str", None, "numbers of rollouts, such as 10,20,32: what so few would have scored"),
     Option("reference", "path", None, "JSON with another reference of some scenes: q, low and high, or counts of real throws"),
     Option("stop_width", "float", None, "stop early: at this width of each TVD's interval (0..1)", low=0.001, high=0.999),
@@ -69,7 +75,7 @@ OPTIONS = (
         "CSV of continuous terminal states (scene,model,value; or angle in radians), beside data= or alone",
     ),
     Option(
-        "states_reference",
+        "against",
         "path",
         None,
         "what they are compared with: such a CSV (scene,value), or JSON laws by scene; angles alone: the uniform",
@@ -116,17 +122,17 @@ def run(request: Request) -> Answer:
     labels = Labels() if values["data"] is None else read_labels(Path(values["data"]), values["by"])
     if values["bins"]:
         score_files.check_bins(labels, request.out)
-    if values["sampling"] != "iid" and (labels.cells or labels.swept):
+    if values["sampling"] != "iid" and (labels.cells or labels.swept or labels.swept_rows):
         raise UserError(
-            f"sampling={values['sampling']}: CaliBench's scores and tests assume independent rollouts, so quota or "
-            "coupled ones are not scored"
+            f"sampling={values['sampling']}: CaliBench's scores and tests, and those of conditions, assume independent "
+            "rollouts, so quota or coupled ones are not scored"
         )
     _check_beyond(labels, values)
     confusions, controls = _judge(values)
     sizes = [] if values["budget"] is None else curves.sizes_of(values["budget"])
     rules = _rules(values)
     held_to = _policy(labels, values, rules)
-    rows = policy.check_rows(labels.rows, held_to) if held_to else {}
+    rows = policy.check_rows(labels.rows, held_to) if held_to and labels.rows else {}
     known = score_references.known_scenes(held_to, calibench=bool(labels.cells))
     references, read = ({}, {}) if values["reference"] is None else score_references.read_references(values["reference"], known)
     result: dict[str, Any] = {
@@ -143,8 +149,9 @@ def run(request: Request) -> Answer:
         agreement = human.agreement(human.read_panel(Path(values["human"])))
         result["human"] = output.plain(agreement)
         tables += human.tables(agreement)
+    swept_rows, left_out = _swept_rows(labels, held_to, values["by"])
     steps = (
-        sum(len(cells) for cells in labels.swept.values())
+        sum(len(cells) for cells in (*labels.swept.values(), *swept_rows.values()))
         + 2 * len(labels.cells)
         + len(rows) * (len(held_to.scenes) if held_to else 0)
     )
@@ -155,12 +162,17 @@ def run(request: Request) -> Answer:
 
     if values["states"] is not None:
         streams = lambda name: generator_for(f"states/{name}")  # noqa: E731
-        result["states"], read = score_states.evaluate(values["states"], values["states_reference"], streams, values["draws"])
+        result["states"], read = score_states.evaluate(values["states"], values["against"], streams, values["draws"])
         result["inputs"] |= read
         tables += score_states.tables(result["states"])
     with request.progress("score", steps) as advance:
-        if labels.swept:
-            result["conditions"] = conditions.evaluate(labels.swept, values["by"], generator_for, values["draws"], advance)
+        if labels.swept or swept_rows:
+            shared = (values["by"], generator_for, values["draws"], advance)
+            sweeps = conditions.evaluate(labels.swept, *shared)
+            if held_to:
+                references_of = {scene.scene_id: np.array(scene.q) for scene in held_to.track("calibration")}
+                sweeps += conditions.evaluate(swept_rows, *shared, references_of)
+            result["conditions"] = {"by": values["by"], "sweeps": sweeps, "left_out": left_out}
             tables += conditions.tables(result["conditions"], values["draws"])
             if request.out:
                 conditions.plots(result["conditions"], request.out)
@@ -178,7 +190,7 @@ def run(request: Request) -> Answer:
             result["power"] = output.plain(calibench_score.power_table(generator_for, values["draws"]))
             tables.append(score_tables.null_table(result["models"], result["power"]))
             tables += compare.calibench_tables(result["comparisons"])
-        if held_to:
+        if held_to and labels.rows:
             streams = lambda name: generator_for(f"pawbench/{name}")  # noqa: E731
             result["protocols"]["pawbench"] = "arXiv 2608.27345"
             result["pawbench"] = pawbench.evaluate(rows, held_to, streams, values["draws"], advance, rules, values["min_valid"])
@@ -195,7 +207,7 @@ def run(request: Request) -> Answer:
     if sizes:
         group = values["group"] if values["sampling"] == "coupled" else None
         held = {"calibench": curves.calibench_slots(labels)}
-        if held_to:
+        if held_to and labels.rows:
             held["pawbench"] = curves.pawbench_slots(rows, result["pawbench"], held_to)
         streams = lambda name: generator_for(f"budget/{name}")  # noqa: E731
         points = [
@@ -222,7 +234,7 @@ def run(request: Request) -> Answer:
     if request.out:
         output.withdraw(request.out, output.RESULT)  # an earlier result never stands beside the tables of this run
         score_files.write_cells(result, request.out)
-        if held_to:
+        if held_to and labels.rows:
             score_files.write_metrics(pawbench.official(result["pawbench"]), request.out)
         if values["bins"]:
             score_files.write_bins(labels, request.out)
@@ -240,8 +252,8 @@ def _published(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _check_beyond(labels: Labels, values: Mapping[str, Any]) -> None:
     """Refuse another reference, a test of agreement or stopping early for labels they say nothing of."""
-    if values["states_reference"] is not None and values["states"] is None:
-        raise UserError("states_reference= is what states= is compared with: give states=PATH too, or leave it out")
+    if values["against"] is not None and values["states"] is None:
+        raise UserError("against= is what states= is compared with: give states=PATH too, or leave it out")
     if values["states"] is not None and values["sampling"] != "iid":
         raise UserError(f"states= is for independent rollouts alone, and sampling={values['sampling']}: leave one of them out")
     for name in (name for name in ("reference", "stop_width", "epsilon", "anytime") if values[name] not in (None, False)):
@@ -251,6 +263,18 @@ def _check_beyond(labels: Labels, values: Mapping[str, Any]) -> None:
             )
         if not labels.cells and not labels.rows:
             raise UserError(f"{name}= is for cells of one setting, and data={values['data']} holds none: leave it out")
+
+
+def _swept_rows(labels: Labels, held_to: policy.Policy | None, by: str) -> tuple[conditions.Swept, list[str]]:
+    """Return PAWBench's cells by swept setting, every setting's rows held to the policy by themselves, and what is left out."""
+    if held_to is None or not labels.swept_rows:
+        return {}, []
+    if by == conditions.LANE:
+        every = policy.check_rows([row for rows in labels.swept_rows.values() for row in rows], held_to)
+        settings = {lane: {lane: scenes} for lane, scenes in every.items()}
+    else:
+        settings = {setting: policy.check_rows(rows, held_to) for setting, rows in labels.swept_rows.items()}
+    return conditions.pawbench_cells(settings, held_to, by)
 
 
 def _judge(values: Mapping[str, Any]) -> tuple[dict[str, corrected.Confusion], dict[str, str]]:
@@ -270,7 +294,7 @@ def _seen_through_the_judge(
     draws: int,
 ) -> list[dict[str, Any]]:
     cells = corrected.calibench_cells(result["models"])
-    if held_to is not None:
+    if held_to is not None and "pawbench" in result:
         references = {scene.scene_id: scene.q for scene in held_to.scenes if scene.q is not None}
         cells += corrected.pawbench_cells(result["pawbench"], references)
     return corrected.evaluate(cells, confusions, lambda name: generator_for(f"judge/{name}"), draws)
@@ -290,7 +314,7 @@ def _rules(values: Mapping[str, Any]) -> policy.Rules:
 
 def _policy(labels: Labels, values: Mapping[str, Any], rules: policy.Rules) -> policy.Policy | None:
     given = [name for name in ("policy", "package") if values[name] is not None]
-    if not labels.rows:
+    if not labels.rows and not labels.swept_rows:
         if given:
             raise UserError(
                 f"{given[0]}={values[given[0]]} is for PAWBench rows, and data={values['data']} holds none: leave it out"

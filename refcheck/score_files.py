@@ -39,7 +39,7 @@ def rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
         found += [{"protocol": "calibench", "model": model, "scene": scene, **_cell(c)} for scene, c in entry["cells"].items()]
     swept = result.get("conditions", {"by": "", "sweeps": []})
     for sweep in swept["sweeps"]:
-        shared = {"protocol": "calibench", "model": sweep["model"], "scene": sweep["scene"]}
+        shared = {"protocol": sweep["protocol"], "model": sweep["model"], "scene": sweep["scene"]}
         found += [{**shared, "condition": cell[swept["by"]], **_cell(cell)} for cell in sweep["conditions"]]
     for track, held in result.get("pawbench", {"tracks": {}})["tracks"].items():
         for model, entry in held["models"].items():

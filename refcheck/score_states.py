@@ -163,7 +163,7 @@ def evaluate(
         if sample.quantity != states.quantity:
             raise UserError(f"{reference}: holds {sample.quantity}s, and {path} {states.quantity}s: give both as one of them")
     elif states.quantity == "value":
-        raise UserError(f"states={path} holds values, which need states_reference=: a CSV of other states, or a JSON of laws")
+        raise UserError(f"states={path} holds values, which need against=: a CSV of other states, or a JSON of laws")
     against = _samples(sample) if sample else {}
     missing = sorted({scene for scene, _ in states.nulls} - (against.keys() | laws.keys())) if reference is not None else []
     if missing:

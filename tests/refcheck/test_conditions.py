@@ -2,13 +2,14 @@
 
 import csv
 import itertools
+import json
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.stats
-from scoring import CSV, answer, drawn
+from scoring import CSV, answer, drawn, policy_of, rows_of, write
 
 import refcheck
 from refcheck import conditions, metrics
@@ -126,3 +127,84 @@ def test_conditions_without_an_outcome_or_a_shared_seed_are_still_listed(tmp_pat
         ("small", "large", 0)
     ]
     assert "small" in drawn(answered.tables)
+
+
+def bins_file(folder, condition, model, bins):
+    (folder / condition).mkdir(exist_ok=True)
+    rollouts = [{"seed": seed, "bin": bin} for seed, bin in enumerate(bins)]
+    content = {"scene": "ball", "model": model, "num_bins": 2, "rollouts": rollouts}
+    (folder / condition / f"ball_{model}_bins.json").write_text(json.dumps(content))
+
+
+def test_a_folder_of_bins_is_a_condition(tmp_path):
+    bins_file(tmp_path, "10", "m", [1, 2, None, 1])
+    bins_file(tmp_path, "9.5", "m", [2, 2, 2, 1])
+    (sweep,) = answer(data=tmp_path, by="guidance").result["conditions"]["sweeps"]
+    assert [(entry["guidance"], entry["counts"], entry["N"]) for entry in sweep["conditions"]] == [
+        ("9.5", [1, 3], 4),
+        ("10", [2, 1], 4),
+    ]
+    assert (sweep["pairs"][0]["seeds"], sweep["pairs"][0]["tv"]) == (4, pytest.approx(1 / 6 - 1 / 4))
+    with pytest.raises(UserError, match=r"states no guidance: by=guidance needs a CSV .* or for each value a folder"):
+        answer(data=tmp_path / "10" / "ball_m_bins.json", by="guidance")
+
+
+def settings_of(policy, low, high):
+    """PAWBench rows at two settings; `low` and `high` are the outcomes of (scene, repeat)."""
+    rows = []
+    for setting, outcome in (("low", low), ("high", high)):
+        rows += [row | {"size": setting} for row in rows_of(policy, outcome)]
+    return rows
+
+
+def test_pawbench_rows_are_compared_by_a_key(tmp_path):
+    policy = policy_of(scenes=2, repeats=20, models=("m", "n"))
+    rows = settings_of(policy, lambda s, r: "ab"[r % 2], lambda s, r: "a" if r < 15 else None)
+    answered = answer(**write(tmp_path, policy, rows), by="size", partial=True, out=tmp_path)
+    found = answered.result["conditions"]
+    assert [(s["protocol"], s["model"], s["scene"]) for s in found["sweeps"]] == [
+        ("pawbench", model, scene) for model in ("m", "n") for scene in ("A-00", "A-01")
+    ]
+    low, high = found["sweeps"][0]["conditions"]
+    assert (low["size"], low["counts"], low["rho"], low["tv"]) == ("low", [10, 10], 1, 0)
+    assert (high["counts"], high["rho"], high["tv"]) == ([15, 0], 0.75, 0.5)
+    pair = found["sweeps"][0]["pairs"][0]
+    # Five repeats are valid in the first setting alone: McNemar's exact p is 2 / 2^5.
+    assert (pair["seeds"], pair["rho"], pair["rho_p"]) == (20, -0.25, pytest.approx(1 / 16))
+    assert found["left_out"] == ["B-00", "B-01"] and "Left out, having no reference: B-00, B-01." in drawn(answered.tables, 200)
+    assert "pawbench" not in answered.result and not (tmp_path / "metrics.json").exists()
+    lines = (tmp_path / "cells.csv").read_text().splitlines()
+    assert len(lines) == 9 and lines[1].startswith("pawbench,m,,A-00,low")
+
+
+def test_lanes_and_folders_are_conditions_too(tmp_path):
+    policy = policy_of(scenes=1, repeats=8, models=("m", "n"))
+    rows = rows_of(policy, lambda s, r: "ab"[r % 2])
+    (sweep,) = answer(**write(tmp_path, policy, rows), by="model_or_lane", partial=True).result["conditions"]["sweeps"]
+    assert (sweep["model"], [entry["model_or_lane"] for entry in sweep["conditions"]]) == ("", ["m", "n"])
+    (tmp_path / "rows.jsonl").unlink()
+    for setting, outcome in (("49", lambda s, r: "a"), ("97", lambda s, r: "b")):
+        (tmp_path / "runs" / setting).mkdir(parents=True)
+        held = "".join(json.dumps(row) + "\n" for row in rows_of(policy, outcome))
+        (tmp_path / "runs" / setting / "rows.jsonl").write_text(held)
+    sweeps = answer(data=tmp_path / "runs", policy=tmp_path / "policy.json", by="frames", partial=True).result["conditions"]
+    assert [[entry["frames"] for entry in sweep["conditions"]] for sweep in sweeps["sweeps"]] == [["49", "97"]] * 2
+    assert [entry["counts"] for entry in sweeps["sweeps"][0]["conditions"]] == [[8, 0], [0, 8]]
+
+
+def test_rows_of_a_sweep_are_refused_as_others_are(tmp_path):
+    policy = policy_of(scenes=1, repeats=4)
+    rows = settings_of(policy, lambda s, r: "a", lambda s, r: RuntimeError("timeout") if r == 2 and s[0] == "A" else "a")
+    with pytest.raises(
+        UserError, match="by=size: judge again what ended in an infrastructure failure: high, m, A-00, repeat 2"
+    ):
+        answer(**write(tmp_path, policy, rows), by="size", partial=True)
+    rows = settings_of(policy, lambda s, r: "a", lambda s, r: "a")
+    with pytest.raises(UserError, match="1 of 4 repeats have no row"):
+        answer(**write(tmp_path, policy, rows[1:]), by="size", partial=True)
+    with pytest.raises(UserError, match="line 1: states no size"):
+        answer(**write(tmp_path, policy, rows_of(policy, lambda s, r: "a")), by="size", partial=True)
+    with pytest.raises(UserError, match=r"by=scene_id: names the swept setting, .*is another column or key"):
+        answer(**write(tmp_path, policy, rows), by="scene_id", partial=True)
+    with pytest.raises(UserError, match=r"sampling=coupled: .*those of conditions"):
+        answer(**write(tmp_path, policy, rows), by="size", partial=True, sampling="coupled", group=2)

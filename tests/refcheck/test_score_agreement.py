@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import scipy.stats
+from scoring import CSV, answer, drawn, policy_of, rows_of, write
 
 from refcheck.anytime import distance_interval
 from refcheck.command import UserError
-from tests.refcheck.scoring import CSV, answer, drawn, policy_of, rows_of, write
 
 HALF = [0.5, 0.5]
 

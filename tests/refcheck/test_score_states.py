@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 import scipy.stats
+from scoring import CSV, answer, drawn
 
 from refcheck.command import UserError
 from refcheck.ordered import uniform_kuiper
-from tests.refcheck.scoring import CSV, answer, drawn
 
 
 def write(path, header, rows):
@@ -25,7 +25,7 @@ def samples(tmp_path):
     rows += [("board", "middle", i, x) for i, x in enumerate(middle)] + [("board", "middle", 80, "")]
     return {
         "states": write(tmp_path / "s.csv", "scene,model,seed,value", rows),
-        "states_reference": write(tmp_path / "r.csv", "scene,value", [("board", x) for x in rng.uniform(-1, 1, 300)]),
+        "against": write(tmp_path / "r.csv", "scene,value", [("board", x) for x in rng.uniform(-1, 1, 300)]),
     }, middle
 
 
@@ -35,7 +35,7 @@ def test_a_sampler_wrong_within_its_bins_is_found(samples):
     even, wrong = answered.result["states"]["cells"]
     assert (even["model"], even["n"], even["nulls"], even["reference_n"]) == ("even", 80, 0, 300)
     assert (wrong["n"], wrong["nulls"]) == (80, 1)
-    reference = [float(line.split(",")[1]) for line in paths["states_reference"].read_text().splitlines()[1:]]
+    reference = [float(line.split(",")[1]) for line in paths["against"].read_text().splitlines()[1:]]
     by_kind = {entry["kind"]: entry for entry in wrong["distances"]}
     assert by_kind["wasserstein"]["value"] == pytest.approx(scipy.stats.wasserstein_distance(middle, reference))
     assert by_kind["energy"]["value"] == pytest.approx(scipy.stats.energy_distance(middle, reference))
@@ -57,7 +57,7 @@ def test_angles_are_uniform_on_the_circle_unless_something_else_is_given(tmp_pat
     assert stuck["distances"][0]["p"] == 1 / 1001
     # A turn more changes nothing; and stuck against the same kind of stuck is not told apart at .01.
     other = write(tmp_path / "r.csv", "scene,angle", [("spinner", x) for x in rng.normal(2 * np.pi, 0.3, 200)])
-    fair, stuck = answer(states=path, states_reference=other).result["states"]["cells"]
+    fair, stuck = answer(states=path, against=other).result["states"]["cells"]
     assert fair["distances"][0]["p"] == 1 / 1001 and stuck["distances"][0]["p"] > 0.01
 
 
@@ -67,7 +67,7 @@ def test_a_stated_law(tmp_path):
     laws = tmp_path / "laws.json"
     held = {name: {"dist": "norm", "parameters": {"loc": 3, "scale": s}} for name, s in (("right", 0.5), ("wrong", 1.5))}
     laws.write_text(json.dumps({"scenes": held}))
-    right, wrong = answer(states=path, states_reference=laws).result["states"]["cells"]
+    right, wrong = answer(states=path, against=laws).result["states"]["cells"]
     assert right["distances"][0]["value"] == pytest.approx(uniform_kuiper(scipy.stats.norm(3, 0.5).cdf(x)))
     assert right["distances"][0]["p"] > 0.01 and wrong["distances"][0]["p"] == 1 / 1001
 
@@ -89,11 +89,11 @@ def test_what_is_wrong_is_told(tmp_path, samples):
         path = tmp_path / "bad.csv"
         path.write_text(text)
         with pytest.raises(UserError, match=message):
-            answer(states=path, states_reference=paths["states_reference"])
-    with pytest.raises(UserError, match="values, which need states_reference="):
+            answer(states=path, against=paths["against"])
+    with pytest.raises(UserError, match="values, which need against="):
         answer(states=paths["states"])
     with pytest.raises(UserError, match="give states=PATH too"):
-        answer(data=CSV, states_reference=paths["states_reference"])
+        answer(data=CSV, against=paths["against"])
     laws = tmp_path / "laws.json"
     for law, message in (
         ({"dist": "norm", "parameters": {"scale": -1}}, "outside norm's range"),
@@ -102,4 +102,4 @@ def test_what_is_wrong_is_told(tmp_path, samples):
     ):
         laws.write_text(json.dumps({"scenes": {"board": law}}))
         with pytest.raises(UserError, match=message):
-            answer(states=paths["states"], states_reference=laws)
+            answer(states=paths["states"], against=laws)
