@@ -20,6 +20,7 @@ from refcheck.coverage import coverage_null, expected_coverage
 from refcheck.inference import (
     LATTICE,
     PValue,
+    adjust,
     benjamini_hochberg,
     draw_null,
     exact_p_value,
@@ -98,6 +99,7 @@ def evaluate(
         }
         step(len(cells))
     every = [cell for entry in models.values() for cell in entry["cells"].values()]
+    adjust(cell["wasserstein"] for cell in every if "wasserstein" in cell)
     tests = {
         "testable": testable,
         "rate": settings.rate,

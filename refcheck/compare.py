@@ -17,7 +17,7 @@ from rich.text import Text
 
 from refcheck import metrics
 from refcheck.calibench import SCENES
-from refcheck.inference import TIE
+from refcheck.inference import TIE, adjust
 from refcheck.intervals import PSEUDO_ROLLOUTS, CellCounts, centred_interval, difference_mntv
 from refcheck.metrics import FloatArray
 from refcheck.missing import null_bounds
@@ -126,6 +126,7 @@ def pawbench_track(
         apart = order_of_bounds(tuple(x["bounds"]), tuple(y["bounds"])) != "open"
         verdict = "supported" if agreed else "unsupported"
         pairs.append({**pair, "lower": orders, "order": verdict, "whatever_the_nulls": agreed and apart})
+    adjust(pair["intersection"] for pair in pairs)
     return {"models": figures, "intersection": [scene.scene_id for scene in common], "pairs": pairs, "draws": draws}
 
 
@@ -226,6 +227,7 @@ def calibench(models: Mapping[str, Any], generator_for: Callable[[str], Generato
                 "nulls": "cannot turn it" if beyond == order(difference.value) else "could turn it",
             }
         )
+    adjust(compared)
     return compared
 
 
@@ -241,9 +243,9 @@ def calibench_tables(compared: list[dict[str, Any]]) -> list[Table]:
     rows, told = _first_rows(compared, lambda pair: pair["p"])
     table = empty_table(
         "CaliBench: differences, first minus second",
-        "p: labels shared out anew within each scene. Bounds: difference of mean TV over all rollouts, "
+        "p: labels shared out anew within each scene; BH: over the pairs. Bounds: difference of mean TV over all rollouts, "
         "whatever the nulls were; nulls: whether those could turn the order." + told,
-        *("first", "second", "", "difference", "95 %", "p", "bounds", "nulls"),
+        *("first", "second", "", "difference", "95 %", "p", "BH", "bounds", "nulls"),
         left=3,
     )
     for pair in rows:
@@ -254,6 +256,7 @@ def calibench_tables(compared: list[dict[str, Any]]) -> list[Table]:
             f"{pair['difference']:+.3f}",
             span(pair["ci95"], "+.3f"),
             p_text(pair["p"], pair["draws"]),
+            p_text(pair["p_benjamini_hochberg"]),
             span(pair["bounds"], "+.2f"),
             pair["nulls"],
         )
@@ -292,10 +295,10 @@ def pawbench_tables(compared: Mapping[str, Any]) -> list[Table]:
         )
         table = empty_table(
             f"PAWBench {track}: differences, first minus second, on the scenes both pass",
-            "p: outcomes shared out anew within each scene. Order: who is lower on passing scenes, on shared "
-            "scenes, with all nulls at best and at worst; unsupported where these differ; * where the bounds do not overlap "
-            "either, so that no nulls could turn it." + told,
-            *("first", "second", "order", "scenes", "difference", "95 %", "p"),
+            "p: outcomes shared out anew within each scene; BH: over the pairs. Order: who is lower on passing scenes, on "
+            "shared scenes, with all nulls at best and at worst; unsupported where these differ; * where the bounds do not "
+            "overlap either, so that no nulls could turn it." + told,
+            *("first", "second", "order", "scenes", "difference", "95 %", "p", "BH"),
             left=3,
         )
         for pair in rows:
@@ -308,6 +311,7 @@ def pawbench_tables(compared: Mapping[str, Any]) -> list[Table]:
                 figure(on["difference"], "+.2f"),
                 span(on["ci95"], "+.1f"),
                 p_text(on["p"], held["draws"]),
+                p_text(on["p_benjamini_hochberg"]),
             )
         made.append(table)
     return made

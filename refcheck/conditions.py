@@ -23,7 +23,7 @@ from rich.text import Text
 from refcheck import metrics
 from refcheck.calibench import SCENES
 from refcheck.command import UserError
-from refcheck.inference import benjamini_hochberg, draw_null, monte_carlo_p_value, reaches
+from refcheck.inference import adjust, draw_null, monte_carlo_p_value, reaches
 from refcheck.labels import Cells, Row
 from refcheck.metrics import FloatArray
 from refcheck.output import atomic
@@ -184,16 +184,13 @@ def evaluate(
         for condition in order:
             entries.append({by: condition, **_condition(cells[condition], q, generator_for(f"{name}/{condition}"), draws)})
             step(1)
-        for entry, p in zip(entries, benjamini_hochberg([e["p"] or nan for e in entries]), strict=True):
-            entry["p_benjamini_hochberg"] = None if isnan(p) else float(p)
+        adjust(entries)
         pairs = []
         for a, b in combinations(order, 2):
             table = joint_table(cells[a].bins, cells[b].bins, q.size)
             compared = asdict(paired(table, q, generator_for(f"{name}/{a}/{b}"), draws)) if table.sum() else {"seeds": 0}
             pairs.append({"first": a, "second": b, **compared})
-        adjusted = benjamini_hochberg([pair.get("score_p", nan) for pair in pairs])
-        for pair, p in zip(pairs, adjusted, strict=True):
-            pair["score_p_benjamini_hochberg"] = p
+        adjust(pairs, "score_p")
         place = {"protocol": protocol, "study": study, "model": model, "scene": scene}
         sweeps.append({**place, "conditions": entries, "pairs": pairs})
     return sweeps

@@ -6,9 +6,10 @@ gives no figure for a tally that is not independent draws.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from math import comb, nan
-from typing import Literal
+from math import comb, isnan, nan
+from typing import Any, Literal
 
 import numpy as np
 import scipy.stats
@@ -265,3 +266,14 @@ def benjamini_hochberg(p: ArrayLike) -> FloatArray:
     if tested.any():
         adjusted[tested] = scipy.stats.false_discovery_control(values[tested], method="bh")
     return adjusted
+
+
+def adjust(entries: Iterable[dict[str, Any]], key: str = "p") -> None:
+    """Write `<key>_benjamini_hochberg` beside the p-value `key` of every entry of one family; None where p is None or missing.
+
+    What was not tested counts in no family. Entries are results on their way to JSON, which are plain mappings.
+    """
+    family = list(entries)
+    values = [nan if entry.get(key) is None else float(entry[key]) for entry in family]
+    for entry, value in zip(family, benjamini_hochberg(values), strict=True):
+        entry[f"{key}_benjamini_hochberg"] = None if isnan(value) else float(value)

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from refcheck import metrics
-from refcheck.inference import TIE, benjamini_hochberg
+from refcheck.inference import TIE, adjust
 from refcheck.intervals import PSEUDO_ROLLOUTS, centred_interval
 from refcheck.metrics import FloatArray
 from refcheck.policy import Policy
@@ -105,9 +105,7 @@ def evaluate(
                 entry |= shift(a["counts"], b["counts"], generator_for(f"{model}/{base}/{variant}"), draws)
             entries.append(entry)
         for family in ("published", "ours"):
-            members = [entry for entry in entries if entry["family"] == family]
-            for entry, p in zip(members, benjamini_hochberg([e.get("p", np.nan) for e in members]), strict=True):
-                entry["p_benjamini_hochberg"] = None if np.isnan(p) else float(p)
+            adjust(entry for entry in entries if entry["family"] == family)
         if entries:
             found[model] = entries
     return found

@@ -16,7 +16,7 @@ from numpy.random import Generator
 from refcheck import metrics
 from refcheck.calibench_score import COVERAGE_LIMIT, INTERVAL_DRAWS
 from refcheck.coverage import coverage_null, expected_coverage, unseen
-from refcheck.inference import reaches
+from refcheck.inference import adjust, reaches
 from refcheck.intervals import tvd_interval
 from refcheck.labels import Row
 from refcheck.matched import compare_average, draw_tvd
@@ -50,7 +50,8 @@ def evaluate(
     Ours beside theirs: each calibration scene has `floor` (E0), `band` (2.5 to 97.5 % under q), both in the metric's
     percent, `p` of its TVD and the `interval` (95 %) of what endless rollouts would show, and its coverage beside the
     expectation and band under q; each coverage scene, which has no q, an estimate of the unseen mass. Rollouts that are not
-    independent have none of these. Each calibration track has its `matched_null`, and all models' cells together, once
+    independent have none of these. Beside every p its Benjamini-Hochberg value, over all
+    models' scenes, or over the models. Each calibration track has its `matched_null`, and all models' cells together, once
     whole and once from `minimum_valid` valid rollouts on, their `pooled_null`. `generator_for(name)` gives the generator of
     one scene's draws, so that no model's figures depend on another's; `step(1)` is called after each scene.
     """
@@ -63,6 +64,8 @@ def evaluate(
             model: _track(model, track, held, policy, generator_for, draws, step, rules, minimum_valid, pool)
             for model, held in rows.items()
         }
+        adjust(scene for entry in models.values() for scene in entry["scenes"] if "p" in scene)
+        adjust(entry["matched_null"] for entry in models.values() if entry["matched_null"])
         blockers = [blocker for entry in models.values() for blocker in entry["blockers"]]
         tracks[track] = {"status": "blocked" if blockers else "ok", "blockers": blockers, "models": models}
         if track == "calibration" and rules.sampling == "iid":
@@ -202,6 +205,7 @@ def _beside_tvd(counts: list[int], q: Sequence[float], value: float, null: Float
         "floor": _percent(metrics.expected_tvd(n, q)),
         "band": [_percent(end) for end in np.quantile(null, [0.025, 0.975])],
         "p": (int(reaches(null, value).sum()) + 1) / (null.size + 1),
+        "draws": null.size,
         "coverage": _percent(metrics.coverage(counts)),
         "coverage_if_q": _percent(expected_coverage(n, q)),
         "coverage_if_q_band": [_percent(covered.low), _percent(covered.high)] if covered else None,

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from refcheck.anytime import distance_interval, log_e_value
 from refcheck.equivalence import exact_equivalence
-from refcheck.inference import benjamini_hochberg
+from refcheck.inference import adjust
 from refcheck.metrics import FloatArray
 from refcheck.score_references import cells_of
 from refcheck.score_tables import brief, empty_table, figure, p_text
@@ -35,10 +35,9 @@ def equivalence(result: Mapping[str, Any], known: Known, epsilon: float, rate: f
             found = exact_equivalence(counts, known[scene][1], epsilon)
             cell["equivalence"] = {"epsilon": epsilon, "p": float(found.p)}
             held.append((model, scene, float(found.tvd), sum(counts), cell["equivalence"]))
-    adjusted = benjamini_hochberg([entry["p"] for *_, entry in held])
-    for (*_, entry), p in zip(held, adjusted, strict=True):
-        entry["p_benjamini_hochberg"] = float(p)
-        entry["verdict"] = "within" if p < rate else "not shown"
+    adjust(entry for *_, entry in held)
+    for *_, entry in held:
+        entry["verdict"] = "within" if entry["p_benjamini_hochberg"] < rate else "not shown"
     return [{"model": model, "scene": scene, "tvd": tvd, "n": n, **entry} for model, scene, tvd, n, entry in held]
 
 

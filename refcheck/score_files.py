@@ -27,8 +27,18 @@ COLUMNS: dict[str, pa.DataType] = {
     **dict.fromkeys(("excess", "score", "chi_square", "chi_square_p", "p_benjamini_hochberg"), pa.float64()),
     **dict.fromkeys(("coverage", "coverage_if_q", "coverage_if_q_low", "coverage_if_q_high", "unseen_mass"), pa.float64()),
     **dict.fromkeys(("nulls_best", "nulls_worst"), pa.float64()),
+    **dict.fromkeys(("tvd_low", "tvd_high", "chi_square_p_exact", "log_e", "wasserstein", "wasserstein_p"), pa.float64()),
+    **dict.fromkeys(("equivalence_p", "equivalence_p_benjamini_hochberg", "anytime_low", "anytime_high"), pa.float64()),
+    **{"equivalence_verdict": pa.string(), "reference_kind": pa.string()},
+    **dict.fromkeys(
+        (f"reference_{name}" for name in ("tvd", "floor", "p", "low", "high", "smallest", "largest")), pa.float64()
+    ),
+    **{"early_taken": pa.int64(), "early_reached": pa.bool_()},
+    **dict.fromkeys(("early_tvd", "early_low", "early_high"), pa.float64()),
+    **dict.fromkeys((f"corrected_{name}" for name in ("tvd", "floor", "bias", "low", "high")), pa.float64()),
 }
-"""One row a model and scene. Distances and coverages in 0..1; empty where the protocol has no such figure."""
+"""One row a model and scene. tvd_low to tvd_high: 95 %; reference_: against the reference given; early_: when stopped early;
+corrected_: for the judge's errors. Distances and coverages in 0..1; empty where the protocol has no such figure."""
 SAFE = re.compile(r"[A-Za-z0-9 ._+-]{1,100}")
 
 
@@ -44,7 +54,31 @@ def rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     for track, held in result.get("pawbench", {"tracks": {}})["tracks"].items():
         for model, entry in held["models"].items():
             found += [{"protocol": "pawbench", "model": model, "track": track, **_scene(scene)} for scene in entry["scenes"]]
+    seen_through = {(c["protocol"], c["model"], c["scene"]): c for c in result.get("judge", {"cells": []})["cells"]}
+    for row in found:
+        row |= _corrected(seen_through.get((row["protocol"], row["model"], row["scene"]), {}))
     return [{name: row.get(name) for name in COLUMNS} for row in found]
+
+
+def _corrected(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures of a cell seen through the judge; none where there is no such cell, or it was refused."""
+    if "tvd" not in cell:
+        return {}
+    ends = {f"corrected_{end}": cell["interval"][end] for end in ("low", "high")}
+    return {f"corrected_{name}": cell[name] for name in ("tvd", "floor", "bias")} | ends
+
+
+def _beyond(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures of a cell, of either benchmark, that its user asked for beside the protocol's."""
+    agreed, against, early = (cell.get(name, {}) for name in ("equivalence", "reference", "early"))
+    any_low, any_high = _ends(cell.get("anytime", {}).get("interval"))
+    low, high = _ends(against.get("ci95"))
+    early_low, early_high = _ends(early.get("interval"))
+    found = {f"equivalence_{name}": agreed.get(name) for name in ("p", "p_benjamini_hochberg", "verdict")}
+    found |= {"anytime_low": any_low, "anytime_high": any_high, "reference_low": low, "reference_high": high}
+    found |= {f"reference_{name}": against.get(name) for name in ("kind", "tvd", "floor", "p", "smallest", "largest")}
+    found |= {f"early_{name}": early.get(name) for name in ("taken", "reached", "tvd")}
+    return found | {"early_low": early_low, "early_high": early_high}
 
 
 def _ends(band: list[float] | None, scale: float = 1) -> tuple[float | None, float | None]:
@@ -62,6 +96,10 @@ def _cell(cell: Mapping[str, Any]) -> dict[str, Any]:
         **{"coverage": cell.get("coverage"), "coverage_if_q": cell.get("coverage_if_q")},
         **{"coverage_if_q_low": least, "coverage_if_q_high": most},
         **{f"nulls_{end}": cell.get("nulls", {}).get(end) for end in ("best", "worst")},
+        **dict(zip(("tvd_low", "tvd_high"), _ends(cell.get("tv_ci95")), strict=True)),
+        **{"chi_square_p_exact": cell.get("p_exact"), "log_e": cell.get("log_e", cell.get("anytime", {}).get("log_e"))},
+        **{"wasserstein": cell.get("wasserstein", {}).get("value"), "wasserstein_p": cell.get("wasserstein", {}).get("p")},
+        **_beyond(cell),
     }
 
 
@@ -79,6 +117,10 @@ def _scene(scene: Mapping[str, Any]) -> dict[str, Any]:
         **{"coverage": _share(scene.get("coverage")) if calibration else value},
         **{"coverage_if_q": _share(scene.get("coverage_if_q")), "coverage_if_q_low": least, "coverage_if_q_high": most},
         "unseen_mass": scene.get("unseen_mass", {}).get("good_turing"),
+        "p_benjamini_hochberg": scene.get("p_benjamini_hochberg"),
+        **dict(zip(("tvd_low", "tvd_high"), _ends(scene.get("interval"), 100), strict=True)),
+        "log_e": scene.get("anytime", {}).get("log_e"),
+        **_beyond(scene),
     }
 
 

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from refcheck import metrics
 from refcheck.calibench import SCENES
-from refcheck.inference import draw_null, monte_carlo_p_value
+from refcheck.inference import adjust, draw_null, monte_carlo_p_value
 from refcheck.intervals import tvd_interval
 from refcheck.policy import Policy
 from refcheck.references import check_box, distance_range, two_sample
@@ -157,16 +157,18 @@ def evaluate(
 ) -> list[dict[str, Any]]:
     """Write `reference` into every cell that has one, and return them with model and scene. All in 0..1.
 
-    `exact`: tvd, floor, band, p, ci95 as under any q. `empirical`: the same from two samples, the noise of both in each.
+    `exact`: tvd, floor, band, p, ci95 as under any q, and BH of p over these cells. `empirical`: the same from two
+    samples, the noise of both in each.
     `interval`: the distance from the `frozen` q, and the `smallest` and `largest` over the set. None without a rollout.
     """
-    held = []
+    held = list[tuple[str, str, dict[str, Any]]]()
     for model, scene, cell, counts in cells_of(result):
         if scene in found:
             entry = _compare(counts, found[scene], *known[scene], generator_for(f"{model}/{scene}"), min(draws, DRAWS))
             cell["reference"] = entry
-            held.append({"model": model, "scene": scene, **entry})
-    return held
+            held.append((model, scene, entry))
+    adjust(entry for *_, entry in held if entry["kind"] != "interval")
+    return [{"model": model, "scene": scene, **entry} for model, scene, entry in held]
 
 
 def _compare(
@@ -212,8 +214,8 @@ def tables(held: list[dict[str, Any]]) -> list[Table]:
         table = empty_table(
             "Against the reference given",
             "Floor and band: of a model whose law is the reference; p: of that. With real throws (empirical) all of them, and "
-            "the 95 % interval, carry the noise of both samples.",
-            *("scene", "model", "kind", "TVD", "95 %", "floor", "band", "p"),
+            "the 95 % interval, carry the noise of both samples. BH: Benjamini-Hochberg over these cells.",
+            *("scene", "model", "kind", "TVD", "95 %", "floor", "band", "p", "BH"),
             left=3,
         )
         for entry in points:
@@ -226,6 +228,7 @@ def tables(held: list[dict[str, Any]]) -> list[Table]:
                 figure(entry["floor"]),
                 brief(entry["band"]),
                 p_text(entry["p"], entry.get("draws")),
+                p_text(entry["p_benjamini_hochberg"]),
             )
         made.append(table)
     if sets := [entry for entry in held if entry["kind"] == "interval"]:

@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from refcheck.command import UserError
-from refcheck.inference import benjamini_hochberg
+from refcheck.inference import adjust
 from refcheck.metrics import FloatArray
 from refcheck.ordered import Distance, OrderedTest, sample_test, uniform_test
 from refcheck.score_tables import empty_table, figure, p_text
@@ -188,9 +188,7 @@ def evaluate(
             }
         )
     for kind in DISTANCES[states.quantity]:
-        of_kind = [entry for entry in every if entry["kind"] == kind]
-        for entry, p in zip(of_kind, benjamini_hochberg([entry["p"] for entry in of_kind]), strict=True):
-            entry["p_benjamini_hochberg"] = float(p)
+        adjust(entry for entry in every if entry["kind"] == kind)
     return {"quantity": states.quantity, "cells": cells}, files
 
 

@@ -45,6 +45,7 @@ def p_text(value: float | None, draws: int | None = None) -> str:
 def empty_table(title: str, caption: str, *columns: str, left: int = 1) -> Table:
     """Return an empty table for 100 columns, the first `left` of its columns words and the others figures."""
     table = Table(title=Text(title), caption=Text(caption), title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
+    table.padding = (0, 1, 0, 0)
     for index, column in enumerate(columns):
         table.add_column(column, justify="left" if index < left else "right", no_wrap=index >= left, overflow="fold")
     return table
@@ -102,7 +103,7 @@ def cell_tables(models: dict[str, Any], tests: dict[str, Any]) -> list[Table]:
     tables = []
     for model, entry in models.items():
         table = empty_table(
-            f"CaliBench: {model} by scene", "", *("scene", "n/N", "TV", "95 %", "floor", "band", "excess", "score", "p")
+            f"CaliBench: {model} by scene", "", *("scene", "n/N", "TV", "95 %", "floor", "band", "excess", "score", "p", "BH")
         )
         for scene, cell in entry["cells"].items():
             least = round(1 / cell["p"]) - 1 if cell["p_reached"] == 0 else None  # the draws, none of which reached it
@@ -116,12 +117,14 @@ def cell_tables(models: dict[str, Any], tests: dict[str, Any]) -> list[Table]:
                 figure(cell["excess"]),
                 figure(cell["score"]),
                 p_text(cell["p"], least) + ("*" if cell["rejected"] else " "),
+                p_text(cell["p_benjamini_hochberg"]),
             )
         tables.append(table)
     tables[-1].caption = Text(
         "n/N: rollouts that ended in an outcome. TV beside its floor (its mean if q holds) and band (95 % if q holds); "
         "95 %: of the TV that endless rollouts would show. "
-        f"* p rejects q at false-discovery rate {tests['rate']:g}: {tests['rejected_benjamini_hochberg']} of "
+        f"BH: Benjamini-Hochberg over all cells; * it rejects q at false-discovery rate {tests['rate']:g}: "
+        f"{tests['rejected_benjamini_hochberg']} of "
         f"{tests['testable']} testable cells, {tests['rejected_bonferroni']} by Bonferroni."
     )
     return tables
@@ -136,17 +139,22 @@ def track_tables(evaluation: dict[str, Any]) -> list[Table]:
         table = empty_table(
             f"PAWBench {track}: mean {unit} over passing scenes",
             (
-                "If q: mean and 99 % quantile of models that draw the same n from every q; p against them. "
+                "If q: mean and 99 % quantile of models that draw the same n from every q; p against them, BH over the models. "
                 if calibration
                 else ""
             )
             + "A model is blocked by an infrastructure failure, which is no outcome: judge that clip again.",
-            *("model", unit, *(("if q", "if q, 99 %", "p") if calibration else ()), "scenes passing"),
+            *("model", unit, *(("if q", "if q, 99 %", "p", "BH") if calibration else ()), "scenes passing"),
         )
         for model, entry in held["models"].items():
             null, rate, average = entry["matched_null"] or {}, entry["scene_pass_rate"], entry["track_average"]
             p = p_text(null.get("p"), null.get("draws"))
-            expected = [figure(null.get("mean"), ".2f"), figure(null.get("q99"), ".2f"), p]
+            expected = [
+                figure(null.get("mean"), ".2f"),
+                figure(null.get("q99"), ".2f"),
+                p,
+                p_text(null.get("p_benjamini_hochberg")),
+            ]
             table.add_row(
                 Text(model),
                 figure(average["value"] if average else None, ".2f"),
@@ -181,11 +189,16 @@ def _pooled_table(pooled: list[dict[str, Any]]) -> Table:
 def _scene_table(model: str, entry: dict[str, Any], calibration: bool) -> Table:
     table = empty_table(
         f"PAWBench {'calibration' if calibration else 'coverage'}: {model} by scene",
-        "All x100. TVD beside its floor (its mean if q holds) and band (95 % if q holds); coverage beside the same."
+        "All x100. TVD beside its floor (its mean if q holds) and band (95 % if q holds); coverage beside the same. "
+        "n/K: rollouts with an outcome. BH: Benjamini-Hochberg over all models' scenes."
         if calibration
         else "All x100. Unseen: probability of an outcome not seen yet, by Good-Turing, so that other n may be compared.",
-        *("scene", "status", "valid", "nulls"),
-        *(("TVD %", "95 %", "floor", "band", "p", "coverage", "if q", "band") if calibration else ("coverage %", "unseen")),
+        *("scene", "status", "n/K"),
+        *(
+            ("TVD %", "95 %", "floor", "band", "p", "BH", "coverage", "if q", "band")
+            if calibration
+            else ("coverage %", "unseen")
+        ),
         left=2,
     )
     for scene in entry["scenes"]:
@@ -193,15 +206,15 @@ def _scene_table(model: str, entry: dict[str, Any], calibration: bool) -> Table:
         table.add_row(
             Text(scene["scene_id"]),
             scene["status"],
-            str(scene["valid_outcomes"]),
-            str(scene["null_observations"]),
+            f"{scene['valid_outcomes']}/{scene['expected_rollouts']}",
             value,
             *(
                 (
                     brief(scene.get("interval"), ".0f"),
                     figure(scene.get("floor"), ".2f"),
                     brief(scene.get("band"), ".1f"),
-                    p_text(scene.get("p"), (entry["matched_null"] or {}).get("draws")),
+                    p_text(scene.get("p"), scene.get("draws")),
+                    p_text(scene.get("p_benjamini_hochberg")),
                     figure(scene.get("coverage"), ".0f"),
                     figure(scene.get("coverage_if_q"), ".0f"),
                     brief(scene.get("coverage_if_q_band"), ".0f"),

@@ -105,7 +105,8 @@ def test_no_shared_scene_leaves_the_order_open(tmp_path):
         return None if fails and repeat >= 19 else "ab"[repeat % 2]
 
     (pair,) = paw(tmp_path, outcome).result["pawbench"]["comparisons"]["calibration"]["pairs"]
-    assert pair["intersection"] == {"scenes": [], "size": 0, "difference": None, "ci95": None, "p": None, "of_floors": None}
+    empty = dict.fromkeys(("difference", "ci95", "p", "p_benjamini_hochberg", "of_floors"))
+    assert pair["intersection"] == {"scenes": [], "size": 0, **empty}
     assert pair["order"] == "unsupported"
 
 
