@@ -9,13 +9,11 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,24 +21,20 @@ from PIL import Image as Pillow
 
 from refcheck.command import UserError
 from refcheck.output import RESULT, atomic, plain, withdraw
-from refcheck.simulate import slices
 from scenes.scene import Scene
 from simulators.device import NULL_REASONS, Rollouts
 from simulators.engines.loop import physics_digest, run
-from simulators.execute import InfrastructureError, run_slices
+from simulators.execute import InfrastructureError, Pool, run_range, spread
 from simulators.render import Canvas, Image, prepare
 from simulators.video import ClipError, contact_sheet, evenly_spaced, frames_of_clip, read_clip, source_image, write_clip
 
 FPS = 16.0
 INDEX, SOURCE, SHEET = "clips.json", "source.png", "sheet.png"
 FOLDER, SCHEMA = "clips", "quincunx.clips/v1"
-SEARCH = 32  # rollouts a worker is given at a time: what lies beyond the last one needed is thrown away
 A_TASK = 10  # most clips drawn by a worker at a time: they share a canvas and the frames before the release
 _FILE = re.compile(r"clips/[A-Za-z0-9_.-]+\.mp4")
 _PACKAGES = {"planar": "skia-python", "raster": "numba"}
 
-T = TypeVar("T")
-R = TypeVar("R")
 Advance = Callable[[int], Any]
 
 
@@ -59,18 +53,6 @@ class Clip:
     frames: int
 
 
-def rows(rollouts: Rollouts, wanted: NDArray[np.integer]) -> Rollouts:
-    """Return the rows `wanted` (m,) of `rollouts`, in that order, without trajectories."""
-    return Rollouts(
-        index=rollouts.index[wanted],
-        fact=rollouts.fact[wanted],
-        null=rollouts.null[wanted],
-        first=rollouts.first[wanted],
-        settle_time=rollouts.settle_time[wanted],
-        end=rollouts.end[wanted],
-    )
-
-
 def search(
     scene: Scene,
     seed: int,
@@ -78,7 +60,7 @@ def search(
     *,
     limit: int,
     stream: str | None = None,
-    executor: Executor | None = None,
+    pool: Pool | None = None,
     advance: Advance = _silent,
 ) -> Rollouts:
     """Return the first `needed[k]` rollouts of a mass run that ended in each outcome k, in index order.
@@ -91,18 +73,18 @@ def search(
     if left.shape != (len(scene.outcomes),) or left.min() < 0:
         raise ValueError(f"`needed` must be a count of at least 0 for each of {len(scene.outcomes)} outcomes, got {needed}")
     found = [run(scene.integrator, scene.device, seed, stream or scene.stream, [])]
-    parts = run_slices(scene.integrator, scene.device, seed, stream or scene.stream, slices(0, limit, SEARCH), executor)
+    parts = run_range(scene.integrator, scene.device, seed, stream or scene.stream, 0, limit, pool)
     try:
         while left.any():
             part = next(parts, None)
             if part is None:
                 break
             outcome = scene.outcome(part.fact)
-            # The rank of a row among those of its outcome in this slice: a row is taken while its outcome is wanted.
-            rank = np.array([np.sum(outcome[:i] == o) for i, o in enumerate(outcome)], np.int64)
-            taken = np.flatnonzero((outcome >= 0) & (rank < left[outcome]))
+            # Of each outcome the first rows of this slice, as many as are wanted still.
+            firsts = [np.flatnonzero(outcome == k)[:count] for k, count in enumerate(left)]
+            taken = np.sort(np.concatenate(firsts))
             left -= np.bincount(outcome[taken], minlength=len(left))
-            found.append(rows(part, taken))
+            found.append(part[taken])
             advance(len(taken))
     finally:
         parts.close()  # type: ignore[attr-defined]
@@ -119,33 +101,6 @@ def require_all(scene: Scene, rollouts: Rollouts, needed: Sequence[int] | NDArra
             f"`quincunx verify scene={scene.id}` to see whether the scene ends so at all"
         )
     return rollouts
-
-
-def spread(
-    executor: Executor | None, function: Callable[[T], R], tasks: Sequence[T], advance: Callable[[R], Any] = lambda done: None
-) -> list[R]:
-    """Return `function(task)` of each task, in order; `advance(result)` hears of each.
-
-    Raises `InfrastructureError` when a worker dies.
-    """
-    if executor is None:
-        results = []
-        for task in tasks:
-            results.append(function(task))
-            advance(results[-1])
-        return results
-    futures = [executor.submit(function, task) for task in tasks]
-    results = []
-    try:
-        for future in futures:
-            results.append(future.result())
-            advance(results[-1])
-    except BrokenProcessPool as error:
-        raise InfrastructureError("a worker process died (out of memory, or killed); nothing of it was counted") from error
-    finally:
-        for future in futures:
-            future.cancel()
-    return results
 
 
 def canvas_of(scene: Scene) -> Canvas:
@@ -203,7 +158,7 @@ def render_clips(
     *,
     names: Sequence[str] | None = None,
     fps: float = FPS,
-    executor: Executor | None = None,
+    pool: Pool | None = None,
     advance: Advance = _silent,
 ) -> list[Clip]:
     """Write the clip of each of `rollouts` to `out/clips`, and `out/clips.json` that says what they are.
@@ -225,7 +180,7 @@ def render_clips(
     ]
     _write_index(out, described(scene, seed, fps, clips), complete=False)
     ends = [(int(f), int(n)) for f, n in zip(rollouts.fact, rollouts.null, strict=True)]
-    workers = getattr(executor, "_max_workers", 1)
+    workers = pool.workers if pool is not None else 1
     size = -(-len(files) // (workers * -(-len(files) // (workers * A_TASK)))) if files else 1  # every worker as many
     tasks = [
         _Task(
@@ -238,7 +193,7 @@ def render_clips(
         )
         for at in range(0, len(files), size)
     ]
-    counts = [count for some in spread(executor, _render, tasks, lambda some: advance(len(some))) for count in some]
+    counts = [count for some in spread(pool, _render, tasks, lambda some: advance(len(some))) for count in some]
     clips = [replace(clip, frames=count) for clip, count in zip(clips, counts, strict=True)]
     _write_index(out, described(scene, seed, fps, clips), complete=True)
     return clips

@@ -47,6 +47,7 @@ class Request:
     overrides: tuple[str, ...]
     out: Path | None
     progress: Callable[..., Any]
+    overwrite: bool = False
 
 
 @dataclass(frozen=True)

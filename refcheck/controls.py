@@ -10,7 +10,6 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,13 +25,13 @@ from refcheck.command import COMPLETED, INFRASTRUCTURE, Answer, Option, Request,
 from refcheck.inference import draw_null
 from refcheck.judges import Failure, Judge, read_all
 from refcheck.judges.state import StateJudge
-from refcheck.simulate import ENGINE, run_by
+from refcheck.running import RUNNING, pool_of, run_by
 from refcheck.tally import Reading
 from scenes.load import SceneError, load_scene, raw_scene
 from scenes.scene import Scene
 from simulators.device import Rollouts
 from simulators.engines.loop import physics_digest
-from simulators.execute import open_executor
+from simulators.execute import Pool, spread
 from simulators.render.canvas import Image
 from simulators.sampling import generator
 from simulators.video import ClipError, contact_sheet, read_clip, write_clip
@@ -44,8 +43,7 @@ OPTIONS = (
     Option("per_outcome", "int", 60, "rollouts of each outcome that the trained judge learns from", low=8, high=10_000),
     Option("limit", "int", 20_000, "most rollouts to look through for the outcomes needed", low=1, high=10_000_000),
     Option("seed", "int", 0, "seed of labels and launches", low=0, high=2**64 - 1),
-    Option("workers", "int", None, "processes, by default one a core; the result is the same", low=1, high=1024),
-    ENGINE,
+    *RUNNING,
 )
 USES_SCENES = "one"
 
@@ -80,7 +78,7 @@ def fill(scene: Scene, labels: NDArray[np.int64], rollouts: Rollouts) -> Rollout
     waiting = {int(label): np.flatnonzero(outcome == label).tolist() for label in np.unique(labels)}
     if any(len(waiting[int(label)]) < np.sum(labels == label) for label in np.unique(labels)):
         raise ValueError("there are fewer rollouts of an outcome than labels that ask for it")
-    return clips.rows(rollouts, np.array([waiting[int(label)].pop(0) for label in labels], np.int64))
+    return rollouts[np.array([waiting[int(label)].pop(0) for label in labels], np.int64)]
 
 
 @dataclass(frozen=True)
@@ -94,13 +92,11 @@ def _recode(task: _Copy) -> None:
     write_clip(task.target, read_clip(task.source), task.fps)
 
 
-def disguise(
-    paths: Sequence[Path], folder: Path, fps: float, executor: Executor | None, advance: Callable[[int], Any]
-) -> list[Path]:
+def disguise(paths: Sequence[Path], folder: Path, fps: float, pool: Pool | None, advance: Callable[[int], Any]) -> list[Path]:
     """Decode and encode each clip again under a random name in `folder`: no name, order or metadata tells what it shows."""
     copies = [folder / f"{secrets.token_hex(16)}.mp4" for _ in paths]
     tasks = [_Copy(source, target, fps) for source, target in zip(paths, copies, strict=True)]
-    clips.spread(executor, _recode, tasks, lambda done: advance(1))
+    spread(pool, _recode, tasks, lambda done: advance(1))
     return copies
 
 
@@ -182,26 +178,26 @@ def run(request: Request) -> Answer:
     if request.out:  # before anything takes time
         clips.check_folder(request.out, clips.files_of(names))
     with (
-        open_executor(values["workers"]) as executor,
+        pool_of(values, request.out) as pool,
         clips.folder_for(request.out) as out,
         tempfile.TemporaryDirectory(prefix="quincunx-") as hidden,
     ):
         with clock("rollouts"), request.progress(f"look for {k} rollouts", k) as advance:
-            found = clips.search(scene, seed, needed, limit=values["limit"], executor=executor, advance=advance)
+            found = clips.search(scene, seed, needed, limit=values["limit"], pool=pool, advance=advance)
             chosen = fill(scene, labels, clips.require_all(scene, found, needed, values["limit"]))
         with clock("judge"):
-            trained, described = _train(request, scene, executor) if values["judge"] == "trained" else (None, {})
+            trained, described = _train(request, scene, pool) if values["judge"] == "trained" else (None, {})
         with clock("clips"), request.progress("draw clips", k) as advance:
-            made = clips.render_clips(scene, seed, chosen, out, names=names, executor=executor, advance=advance)
+            made = clips.render_clips(scene, seed, chosen, out, names=names, pool=pool, advance=advance)
             clips.write_png(out / SOURCE, clips.source_of(scene))
         truth = [scene.outcomes[label] for label in labels]
         with clock("readings"), request.progress("encode again, then read", 2 * k) as advance:
             try:
-                copies = disguise([out / clip.file for clip in made], Path(hidden), clips.FPS, executor, advance)
+                copies = disguise([out / clip.file for clip in made], Path(hidden), clips.FPS, pool, advance)
             except ClipError as error:
                 raise clips.InfrastructureError(f"a clip could not be encoded again: {error}") from error
             judge: Judge = trained if trained is not None else StateJudge.sealed(copies, truth)
-            readings = read_all(judge, copies, executor, advance)
+            readings = read_all(judge, copies, pool, advance)
         judged = [_judged(clip.file, clip.index, true, said) for clip, true, said in zip(made, truth, readings, strict=True)]
         ends = chosen.end.pos
         clips.write_png(out / SHEET, sheet(scene, out, judged[:SHOWN], ends[:SHOWN]))
@@ -241,13 +237,13 @@ class _Clock:
         self.seconds[self.name] = time.monotonic() - self.begun
 
 
-def _train(request: Request, scene: Scene, executor: Executor | None) -> tuple[Judge, dict[str, Any]]:
+def _train(request: Request, scene: Scene, pool: Pool | None) -> tuple[Judge, dict[str, Any]]:
     from refcheck.judges.trained import TRAINING, TrainedJudge  # scikit-learn: only where it is needed
 
     values = request.values
     total = values["per_outcome"] * len(scene.outcomes)
     with request.progress("train the judge", total) as advance:
-        judge = TrainedJudge.train(scene, values["seed"], values["per_outcome"], executor=executor, advance=advance)
+        judge = TrainedJudge.train(scene, values["seed"], values["per_outcome"], pool=pool, advance=advance)
     described = {
         "version": judge.version,
         "stream": scene.stream + TRAINING,

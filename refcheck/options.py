@@ -40,7 +40,7 @@ class Asked:
 
     def request(self, progress: Callable[..., Any]) -> Request:
         """Return the verb's input."""
-        return Request(self.values, self.scenes, self.overrides, self.out, progress)
+        return Request(self.values, self.scenes, self.overrides, self.out, progress, self.overwrite)
 
 
 def keys_of(module: ModuleType) -> tuple[Option, ...]:

@@ -31,7 +31,7 @@ from refcheck.options import Asked
 RESULT = "result.json"
 LIBRARIES = ("numpy", "scipy", "pybullet", "pymunk", "numba")
 QUIET, EVERY = 2.0, 10.0  # s: nothing is drawn for what takes less; a line at most so often where there is no terminal
-NOT_PHYSICS = ("workers",)
+NOT_PHYSICS = ("workers", "executor", "cluster")
 """Options that change no result, so that a rerun with others is the same run."""
 
 
@@ -53,7 +53,7 @@ def header(verb: str, version: str, asked: Asked) -> dict[str, Any]:
 
 
 def _scenes(asked: Asked) -> tuple[dict[str, Any], dict[str, str]]:
-    from refcheck.simulate import run_by
+    from refcheck.running import run_by
     from scenes.load import SceneError, build_scene, compose_scene, where
     from simulators.engines.loop import physics_digest
 
@@ -213,16 +213,19 @@ def progress(label: str, total: int | None = None) -> Iterator[Callable[[int], N
                     TextColumn("{task.description}", markup=False),
                     BarColumn(),
                     MofNCompleteColumn(),
+                    TextColumn("{task.fields[rate]}"),
                     TimeElapsedColumn(),
                     TimeRemainingColumn(),
                 )
                 bar = Bar(*columns, console=console, transient=True)
-                bar.add_task(label, total=total)
+                bar.add_task(label, total=total, rate="")
                 bar.start()
-            bar.update(bar.task_ids[0], completed=done)
+            bar.update(bar.task_ids[0], completed=done, rate=f"{done / (now - begun):,.0f}/s")
         elif now - last >= EVERY:
             last = now
-            console.print(f"{label}: {done}{f' of {total}' if total else ''} in {now - begun:.0f} s")
+            rate = done / (now - begun)
+            left = f", {(total - done) / rate:.0f} s left" if total and rate > 0.0 else ""
+            console.print(f"{label}: {done}{f' of {total}' if total else ''} in {now - begun:.0f} s, {rate:,.0f}/s{left}")
 
     try:
         yield advance

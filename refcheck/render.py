@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,11 @@ from refcheck.clips import SHEET, SOURCE, Clip
 from refcheck.command import Answer, Option, Request, UserError
 from refcheck.options import suggest
 from refcheck.output import RESULT
-from refcheck.simulate import ENGINE, run_by
+from refcheck.running import RUNNING, pool_of, run_by
 from scenes.load import SceneError, compose_scene, load_scene, raw_scene
 from scenes.scene import Scene
 from simulators.engines.loop import run as run_rollouts
-from simulators.execute import open_executor
+from simulators.execute import Pool
 from simulators.render.canvas import Image
 from simulators.video import contact_sheet, read_clip
 
@@ -33,8 +32,7 @@ OPTIONS = (
     Option("limit", "int", 5_000, "most rollouts to look through for an outcome", low=1, high=10_000_000),
     Option("fps", "float", clips.FPS, "frames a second", low=1.0, high=120.0),
     Option("seed", "int", 0, "seed of the launches", low=0, high=2**64 - 1),
-    Option("workers", "int", None, "processes, by default one a core; the clips are the same", low=1, high=1024),
-    ENGINE,
+    *RUNNING,
 )
 USES_SCENES = True
 SHEET_ROWS = 24  # clips on one sheet; more could be seen by nobody
@@ -83,13 +81,13 @@ def run(request: Request) -> Answer:
     """Find, replay, draw and encode what passed `mistakes`. Raises `UserError`, `InfrastructureError`."""
     values, out = request.values, request.out or default_out(request.values, request.scenes)
     loaded = [run_by(load_scene(id, request.overrides), request.values["engine"]) for id in request.scenes]
-    with open_executor(values["workers"]) as executor:
+    with pool_of(values, request.out) as pool:
         if values["sheet"]:
-            return _pages(request, out, loaded, executor)
-        return _chosen(request, out, loaded[0], executor)
+            return _pages(request, out, loaded, pool)
+        return _chosen(request, out, loaded[0], pool)
 
 
-def _chosen(request: Request, out: Path, scene: Scene, executor: Executor | None) -> Answer:
+def _chosen(request: Request, out: Path, scene: Scene, pool: Pool | None) -> Answer:
     values, count, seed = request.values, request.values["count"], request.values["seed"]
     if values["outcome"] is None:
         first = values["index"] or 0
@@ -101,10 +99,10 @@ def _chosen(request: Request, out: Path, scene: Scene, executor: Executor | None
         clips.check_folder(out)  # before anything takes time; which rollouts they are is not known yet
         needed = np.where(np.array(scene.outcomes) == values["outcome"], count, 0)
         with request.progress(f"look for {values['outcome']}", count) as advance:
-            found = clips.search(scene, seed, needed, limit=values["limit"], executor=executor, advance=advance)
+            found = clips.search(scene, seed, needed, limit=values["limit"], pool=pool, advance=advance)
         rollouts = clips.require_all(scene, found, needed, values["limit"])
     with request.progress(f"draw {scene.id}", count) as advance:
-        made = clips.render_clips(scene, seed, rollouts, out, fps=values["fps"], executor=executor, advance=advance)
+        made = clips.render_clips(scene, seed, rollouts, out, fps=values["fps"], pool=pool, advance=advance)
     clips.write_png(out / SOURCE, clips.source_of(scene))
     shown = made[:SHEET_ROWS]
     clips.write_png(out / SHEET, clips.rows_sheet([out / clip.file for clip in shown], [_label(clip) for clip in shown]))
@@ -112,7 +110,7 @@ def _chosen(request: Request, out: Path, scene: Scene, executor: Executor | None
     return Answer(_without_origin(result), (_table(scene.id, made, out), f"{out / SHEET} shows them"))
 
 
-def _pages(request: Request, out: Path, loaded: Sequence[Scene], executor: Executor | None) -> Answer:
+def _pages(request: Request, out: Path, loaded: Sequence[Scene], pool: Pool | None) -> Answer:
     values, seed, results, tables, pages = request.values, request.values["seed"], [], list[Any](), list[Image]()
     for scene in loaded:
         clips.check_folder(folder := out / scene.id.replace("/", "-"))
@@ -124,10 +122,10 @@ def _pages(request: Request, out: Path, loaded: Sequence[Scene], executor: Execu
         folder.mkdir(parents=True, exist_ok=True)
         with request.progress(f"look through {scene.id}", len(scene.outcomes)) as advance:
             needed = np.full(len(scene.outcomes), values["count"])
-            found = clips.search(scene, seed, needed, limit=values["limit"], executor=executor, advance=advance)
-        rollouts = clips.rows(found, np.argsort(scene.outcome(found.fact), kind="stable"))
+            found = clips.search(scene, seed, needed, limit=values["limit"], pool=pool, advance=advance)
+        rollouts = found[np.argsort(scene.outcome(found.fact), kind="stable")]
         with request.progress(f"draw {scene.id}", len(rollouts)) as advance:
-            made = clips.render_clips(scene, seed, rollouts, folder, fps=values["fps"], executor=executor, advance=advance)
+            made = clips.render_clips(scene, seed, rollouts, folder, fps=values["fps"], pool=pool, advance=advance)
         source = clips.source_of(scene)
         clips.write_png(folder / SOURCE, source)
         page = page_of(scene, source, [folder / clip.file for clip in made], rollouts.end.pos, made)

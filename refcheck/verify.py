@@ -5,10 +5,10 @@ It refuses to know how an outcome could be drawn; it counts what rollouts ended 
 
 from __future__ import annotations
 
+import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -20,14 +20,15 @@ from rich.text import Text
 
 from refcheck.command import COMPLETED, NOT_MET, Answer, Option, Request, UserError
 from refcheck.inference import PValue, p_value
+from refcheck.running import RUNNING, pool_of, run_by
 from refcheck.sequential import LOOK, SequentialTest, SequentialVerdict
-from refcheck.simulate import ENGINE, run_by, slices, tally_of
+from refcheck.simulate import tally_of
 from refcheck.tally import Tally
 from scenes.load import load_scene
 from scenes.scene import Basis, Scene
 from simulators.device import Rollouts
 from simulators.engines.loop import physics_digest
-from simulators.execute import open_executor, run_slices
+from simulators.execute import Pool, run_range
 
 SUMMARY = "certify, refute or leave undecided a scene's reference, by its own physics"
 OPTIONS = (
@@ -37,8 +38,7 @@ OPTIONS = (
     Option("budget", "int", 50_000, "most rollouts a scene", low=LOOK, high=100_000_000),
     Option("seconds", "float", None, "most seconds a scene; then it is undecided (and depends on the machine)", low=0.1),
     Option("seed", "int", 0, "seed of the launches", low=0, high=2**64 - 1),
-    Option("workers", "int", None, "processes, by default one a core; the certificate is the same", low=1, high=1024),
-    ENGINE,
+    *RUNNING,
     Option("require", "str", None, "exit with status 1 unless every scene says so", choices=("holds", "fails", "decided")),
 )
 USES_SCENES = True
@@ -128,42 +128,30 @@ def certify(
     seed: int = 0,
     budget: int = 50_000,
     seconds: float | None = None,
-    executor: Executor | None = None,
-    workers: int = 1,
+    pool: Pool | None = None,
     advance: Callable[[int], Any] = lambda count: None,
 ) -> Certificate:
     """Run `scene` in looks of 256 rollouts until the sequential test decides, or `budget` or `seconds` [s] run out.
 
-    `executor` runs slices ahead, enough for `workers`; what is in flight at the verdict is dropped. `advance(count)` hears
-    of every look. Raises `ValueError` for a scene without an exact `q`, `InfrastructureError` when a worker dies.
+    What `pool` has in flight at the verdict is dropped. `advance(count)` hears of every look. Raises `ValueError` for a scene
+    without an exact `q`, `InfrastructureError` when a worker dies.
     """
     epsilon = scene.epsilon if epsilon is None else epsilon
     test = SequentialTest(scene.q(), epsilon, alpha, null_limit)
-    state, seen, waiting = test.state, list[_Look](), list[Rollouts]()
+    state, seen = test.state, list[_Look]()
     begun, ran_out = time.monotonic(), "budget"
-    # A look is a whole number of slices; only the last of all, at the end of budget or seconds, may be short.
-    ahead = max(2, 2 * workers)
-    stream = run_slices(scene.integrator, scene.device, seed, scene.stream, slices(0, budget), executor, ahead)
-    try:
-        count = held = 0
-        for part in stream:
-            waiting.append(part)
-            held += len(part)
-            late = seconds is not None and time.monotonic() - begun >= seconds
-            if held < LOOK and count + held < budget and not late:
-                continue
-            look = _columns(waiting)
-            state = test.update(scene.outcome(look.fact))
-            seen.append(look)
-            count, held, waiting = count + held, 0, []
-            advance(len(look.fact))
-            if state.verdict != "undecided":
-                break
-            if late:
-                ran_out = "seconds"
-                break
-    finally:
-        stream.close()  # type: ignore[attr-defined]
+    end = math.inf if seconds is None else begun + seconds
+    stream = run_range(scene.integrator, scene.device, seed, scene.stream, 0, budget, pool)
+    for look in _looks(stream, end):
+        state = test.update(scene.outcome(look.fact))
+        seen.append(look)
+        advance(len(look.fact))
+        if state.verdict != "undecided":
+            break
+        if time.monotonic() >= end:
+            ran_out = "seconds"
+            break
+    stream.close()  # type: ignore[attr-defined]
     return _certificate(scene, state, seen, epsilon, alpha, null_limit, seed, time.monotonic() - begun, ran_out)
 
 
@@ -176,8 +164,24 @@ class _Look:
     first: np.ndarray
     settle_time: np.ndarray
 
+    def __getitem__(self, rows: slice) -> _Look:
+        return _Look(self.fact[rows], self.null[rows], self.first[rows], self.settle_time[rows])
 
-def _columns(parts: Sequence[Rollouts] | Sequence[_Look]) -> _Look:
+
+def _looks(stream: Iterator[Rollouts], end: float) -> Iterator[_Look]:
+    """Yield looks of exactly 256 rows, whatever the slices; the last of all, or the one at the time `end`, may be short."""
+    held: _Look | None = None
+    for part in stream:
+        held = _columns([part] if held is None else [held, part])
+        late = time.monotonic() >= end
+        for at in range(0, len(held.fact) + 1 - (1 if late else LOOK), LOOK):
+            yield held[at : at + LOOK]
+        held = held[len(held.fact) :] if late else held[len(held.fact) // LOOK * LOOK :]
+    if held is not None and len(held.fact):
+        yield held
+
+
+def _columns(parts: Sequence[Rollouts | _Look]) -> _Look:
     return _Look(
         *(np.concatenate([getattr(part, name) for part in parts]) for name in ("fact", "null", "first", "settle_time"))
     )
@@ -235,19 +239,18 @@ def _certificate(
 def run(request: Request) -> Answer:
     """Certify every scene asked for, one after the other on shared workers. Raises `UserError`, `InfrastructureError`."""
     values = dict(request.values)
-    workers, required, engine = values.pop("workers"), values.pop("require"), values.pop("engine")
-    loaded = [run_by(load_scene(id, request.overrides), engine) for id in request.scenes]
+    required, running = values.pop("require"), {option.name: values.pop(option.name) for option in RUNNING}
+    loaded = [run_by(load_scene(id, request.overrides), running["engine"]) for id in request.scenes]
     without = [scene.id for scene in loaded if scene.reference.q is None]
     if without:
         raise UserError(
             f"verify needs an exact reference `q`, which these scenes have not: {', '.join(without)}; leave them out"
         )
     certificates = []
-    with open_executor(workers) as executor:
-        count = getattr(executor, "_max_workers", 1)
+    with pool_of(running, request.out) as pool:
         for scene in loaded:
             with request.progress(f"verify {scene.id}") as advance:
-                certificates.append(certify(scene, executor=executor, workers=count, advance=advance, **values))
+                certificates.append(certify(scene, pool=pool, advance=advance, **values))
             if len(loaded) > 1:  # a run of many scenes may be stopped before its table
                 print(_line(certificates[-1]), file=sys.stderr, flush=True)
     unmet = [one for one in certificates if required is not None and not meets(one.verdict, required)]

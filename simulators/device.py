@@ -147,6 +147,14 @@ class Rollouts:
         """Return the number of rollouts."""
         return len(self.index)
 
+    def __getitem__(self, rows: slice | NDArray) -> Rollouts:
+        """Return the given rows."""
+        recorded = self.trajectories
+        if recorded is not None:
+            recorded = recorded[rows] if isinstance(rows, slice) else tuple(recorded[i] for i in np.arange(len(self))[rows])
+        columns = {name: getattr(self, name)[rows] for name in ("index", "fact", "null", "first", "settle_time", "end")}
+        return Rollouts(**columns, trajectories=recorded)
+
     @staticmethod
     def concatenate(parts: Sequence[Rollouts]) -> Rollouts:
         """Join runs of the same device, in the given order."""

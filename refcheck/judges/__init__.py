@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from refcheck.clips import spread
 from refcheck.tally import Reading
+from simulators.execute import Pool, spread
 from simulators.video import ClipError
 
 
@@ -45,10 +44,10 @@ def _read(task: _Task) -> Reading | Failure:
 
 
 def read_all(
-    judge: Judge, paths: Sequence[Path], executor: Executor | None = None, advance: Callable[[int], Any] = lambda count: None
+    judge: Judge, paths: Sequence[Path], pool: Pool | None = None, advance: Callable[[int], Any] = lambda count: None
 ) -> list[Reading | Failure]:
     """Return what `judge` says of each clip, in order; a file that cannot be read is a `Failure`.
 
     Raises `InfrastructureError` when a worker dies.
     """
-    return spread(executor, _read, [_Task(judge, path) for path in paths], lambda done: advance(1))
+    return spread(pool, _read, [_Task(judge, path) for path in paths], lambda done: advance(1))

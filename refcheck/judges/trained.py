@@ -8,7 +8,6 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,13 +24,14 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
-from refcheck.clips import FPS, canvas_of, search, source_of, spread
+from refcheck.clips import FPS, canvas_of, search, source_of
 from refcheck.command import UserError
 from refcheck.judges import features
 from refcheck.judges.features import Look, Stage
 from refcheck.tally import Reading
 from scenes.scene import Scene
 from simulators.device import Rollouts, State
+from simulators.execute import Pool, spread
 from simulators.render.canvas import Image
 from simulators.video import read_clip, write_clip
 
@@ -101,7 +101,7 @@ class TrainedJudge:
         per_outcome: int = 60,
         *,
         limit: int = 4000,
-        executor: Executor | None = None,
+        pool: Pool | None = None,
         advance: Advance = lambda count: None,
     ) -> TrainedJudge:
         """Learn a scene from `per_outcome` rollouts of each outcome, out of at most `limit`, on a stream of its own.
@@ -111,11 +111,11 @@ class TrainedJudge:
         """
         needed = [per_outcome] * len(scene.outcomes)
         begun = time.monotonic()
-        examples = search(scene, seed, needed, limit=limit, stream=scene.stream + TRAINING, executor=executor, advance=advance)
+        examples = search(scene, seed, needed, limit=limit, stream=scene.stream + TRAINING, pool=pool, advance=advance)
         found = time.monotonic()
         labels = scene.outcome(examples.fact).astype(np.int64)
         source = source_of(scene)
-        stage, looks = _looks(scene, examples, source, executor)
+        stage, looks = _looks(scene, examples, source, pool)
         seen = time.monotonic()
         generator = Generator(Philox(key=np.array([seed, 0], np.uint64)))
         judge = cls.fit(scene.outcomes, labels, looks, source, stage, generator)
@@ -213,20 +213,20 @@ def _see(task: _See) -> list[Look]:
     return [features.look(features.register(picture, task.source), task.stage) for picture in _pictures(task.path)]
 
 
-def _looks(scene: Scene, examples: Rollouts, source: Image, executor: Executor | None) -> tuple[Stage, list[Look]]:
+def _looks(scene: Scene, examples: Rollouts, source: Image, pool: Pool | None) -> tuple[Stage, list[Look]]:
     """Return the empty stage, and the look of each example as it comes out of the codec."""
     with tempfile.TemporaryDirectory(prefix="quincunx-") as name:
         slices = [slice(at, at + A_TASK) for at in range(0, len(examples), A_TASK)]
         paths = [Path(name) / f"{number}.mp4" for number in range(len(slices))]
         ends = [examples.end[rows] for rows in slices]
-        spread(executor, _draw, [_Draw(scene, end, path) for end, path in zip(ends, paths, strict=True)])
+        spread(pool, _draw, [_Draw(scene, end, path) for end, path in zip(ends, paths, strict=True)])
         some: list[Image] = []
         for path in paths:
             if len(some) >= STAGE:
                 break
             some += _pictures(path)
         stage = Stage.of(np.stack(some[:STAGE]))
-        seen = spread(executor, _see, [_See(path, source, stage) for path in paths])
+        seen = spread(pool, _see, [_See(path, source, stage) for path in paths])
     return stage, [look for part in seen for look in part]
 
 

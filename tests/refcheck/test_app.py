@@ -176,11 +176,11 @@ def test_the_old_result_is_gone_before_new_rows_take_the_old_ones_place(toy_conf
     assert app.main(words) == 0
     there = []
 
-    def cut_short(path, *rest):
-        there.extend(sorted(file.name for file in path.parent.iterdir()))
+    def cut_short(table, path):
+        there.extend(sorted(file.name for file in path.parent.parent.iterdir()))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("refcheck.simulate.write_parquet", cut_short)
+    monkeypatch.setattr("refcheck.simulate.pq.write_table", cut_short)
     assert app.main([*words, "seed=1", "overwrite=true"]) == 130
     assert "result.json" not in there and "rollouts.parquet" in there
 

@@ -62,7 +62,7 @@ def test_the_index_file_says_what_the_clips_are_and_old_ones_go(toy_conf, tmp_pa
     (tmp_path / "clips").mkdir()
     (tmp_path / "clips" / "mine.mp4").write_text("not yours")
     clips.render_clips(scene, 7, rollouts, tmp_path)
-    made = clips.render_clips(scene, 7, clips.rows(rollouts, np.array([2])), tmp_path)
+    made = clips.render_clips(scene, 7, rollouts[np.array([2])], tmp_path)
     told = json.loads((tmp_path / clips.INDEX).read_text())
     assert [clip["index"] for clip in told["clips"]] == [2] and told["seed"] == 7 and told["stream"] == scene.stream
     assert sorted(path.name for path in (tmp_path / "clips").iterdir()) == ["00000002.mp4", "mine.mp4"]

@@ -10,9 +10,8 @@ import pytest
 
 from refcheck import app, verify
 from refcheck.output import plain
-from refcheck.simulate import SLICE
 from scenes.load import load_scene
-from simulators.execute import open_executor
+from simulators.execute import FIRST, Pool
 
 SIDE = "scene.device.random.release_x.loc"
 TIMING = ("seconds", "rollouts_per_second")
@@ -66,7 +65,7 @@ def test_a_spent_budget_is_undecided_and_says_so(toy_conf):
     one = certificate(shifted(0.6), budget=700)
     assert (one.verdict, one.reason, one.n, one.looks) == ("undecided", "budget", 700, 3)
     one = certificate(shifted(0.6), seconds=0.0)
-    assert (one.verdict, one.reason, one.looks, one.n) == ("undecided", "seconds", 1, SLICE)
+    assert (one.verdict, one.reason, one.looks, one.n) == ("undecided", "seconds", 1, FIRST)
 
 
 def test_an_assumption_never_holds(toy_conf):
@@ -81,9 +80,9 @@ def test_an_assumption_never_holds(toy_conf):
 def test_the_certificate_is_the_same_whatever_the_workers(toy_conf):
     alone = certificate(shifted(0.52), seed=7)
     assert alone.looks > 2
-    with open_executor(2) as executor:
-        for workers in (2, 5):
-            assert timeless(certificate(shifted(0.52), seed=7, executor=executor, workers=workers)) == timeless(alone)
+    for choice, workers in (("process", 2), ("threads", 3), ("serial", 1)):
+        with Pool(choice, workers) as pool:
+            assert timeless(certificate(shifted(0.52), seed=7, pool=pool)) == timeless(alone)
 
 
 def test_seeds_give_other_rollouts_and_the_pair_shares_its_launches(toy_conf):

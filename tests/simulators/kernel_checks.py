@@ -1,4 +1,4 @@
-"""What every kernel is held to, whatever it integrates: the same bits in any batch, recording that changes nothing, its fold."""
+"""What every kernel is held to, whatever it integrates: the same bits in any batch and when recorded, its fold."""
 
 from __future__ import annotations
 

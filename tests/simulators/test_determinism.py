@@ -12,7 +12,7 @@ from scenes.catalog import scene_ids
 from scenes.load import load_scene
 from simulators.device import Rollouts, State
 from simulators.engines.loop import run
-from simulators.execute import open_executor, run_slices
+from simulators.execute import Pool, run_range
 from simulators.sampling import launch_block
 from simulators.world import Body, Camera, Part, Sphere, World
 
@@ -33,7 +33,7 @@ def bits(value: object) -> list[bytes]:
 @pytest.mark.parametrize("id", IDS)
 def test_no_batch_order_or_worker_changes_a_row(id):
     scene = load_scene(id)
-    engine, device = scene.engine, scene.device
+    engine, device = scene.integrator, scene.device
 
     def rows(indices) -> Rollouts:
         return run(engine, device, SEED, scene.stream, indices)
@@ -55,8 +55,8 @@ def test_no_batch_order_or_worker_changes_a_row(id):
 @pytest.mark.parametrize("id", IDS)
 def test_recording_changes_no_outcome_and_ends_where_the_run_did(id):
     scene = load_scene(id)
-    plain = run(scene.engine, scene.device, SEED, scene.stream, [3])
-    recorded = run(scene.engine, scene.device, SEED, scene.stream, [3], fps=16)
+    plain = run(scene.integrator, scene.device, SEED, scene.stream, [3])
+    recorded = run(scene.integrator, scene.device, SEED, scene.stream, [3], fps=16)
     assert recorded.trajectories is not None
     assert bits(dataclasses.replace(recorded, trajectories=None)) == bits(plain)
     frames = recorded.trajectories[0]
@@ -64,12 +64,15 @@ def test_recording_changes_no_outcome_and_ends_where_the_run_did(id):
     assert frames.time[0] == pytest.approx(-scene.device.world().prelude)
 
 
+def whole(parts):
+    return Rollouts.concatenate(list(parts))
+
+
 def test_workers_give_the_rows_of_one_process():
-    slices = [range(0, 3), range(3, 4), range(1022, 1026)]
     scenes = [load_scene(id) for id in IDS]
-    here = [list(run_slices(s.engine, s.device, SEED, s.stream, slices)) for s in scenes]
-    with open_executor(2) as executor:
-        there = [list(run_slices(s.engine, s.device, SEED, s.stream, slices, executor, ahead=3)) for s in scenes]
+    here = [whole(run_range(s.integrator, s.device, SEED, s.stream, 1000, 1040)) for s in scenes]
+    with Pool("process", 2) as pool:
+        there = [whole(run_range(s.integrator, s.device, SEED, s.stream, 1000, 1040, pool)) for s in scenes]
     for scene, one, other in zip(scenes, here, there, strict=True):
         assert bits(one) == bits(other), scene.id
 

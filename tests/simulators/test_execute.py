@@ -10,9 +10,10 @@ import time
 
 PARENT = """
 import os, time
-from simulators.execute import open_executor
+from simulators.execute import Pool
 if __name__ == "__main__":
-    with open_executor(2) as executor:
+    with Pool("process", 2) as pool:
+        executor = pool.executor()
         print(*{executor.submit(os.getpid).result() for _ in range(20)}, flush=True)
         time.sleep(60)
 """
