@@ -1,10 +1,11 @@
-"""A box tipped out of a scoop onto a table or into a tray. Knows its faces, not their probabilities."""
+"""A box, or two, tipped out of a scoop onto a table or into a tray. Knows its faces, not their probabilities."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +21,7 @@ FLAT = math.cos(math.radians(5.0))
 TABLE_DEPTH = 0.04  # m
 WAIT, TIP, CLEAR = 0.5, 0.3, 0.25  # s: the prelude, the part of it that tips, and the scoop's way back
 FACES = ("1", "6", "2", "5", "3", "4")  # on +x, -x, +y, -y, +z, -z: opposite faces sum to 7
-_FACT_OF_SIDE = np.array([int(face) - 1 for face in FACES])
+FACT_OF_SIDE = np.array([int(face) - 1 for face in FACES])
 
 
 @dataclass(frozen=True)
@@ -80,37 +81,53 @@ class Die:
         """Mass [kg] of the box."""
         return self.density * math.prod(self.size)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the dice."""
+        return ("die",)
+
+    @property
+    def across(self) -> tuple[float, ...]:
+        """How far [m] along y each die lies from the scoop's middle."""
+        return (0.0,)
+
     def world(self) -> World:
-        """Return table or tray, die and scoop."""
+        """Return table or tray, dice and scoop."""
         width, depth = self.table
         surface = Surface(restitution=self.restitution, friction=self.friction)
         lining = FELT if self.wall_height > 0.0 else WOOD
         top = Part(Box((width, depth, TABLE_DEPTH)), (0.0, 0.0, -TABLE_DEPTH / 2.0), material=lining)
         bodies = [Body("table", (top, *self._walls()), surface=surface)]
-        held: Vec3 = (self.start_x - 1.2 * self.size[0], 0.0, self.height + 0.6 * self.size[2])
-        free: Vec3 = (self.start_x, 0.0, self.height)
         level, tipped = rotation.IDENTITY, self._tipped()
         times = (-WAIT, -TIP, 0.0)
-        die = Body(
-            "die",
-            (Part(Box(self.size), material=IVORY),),
-            mass=self.mass,
-            position=free,
-            quaternion=tipped,
-            surface=surface,
-            angular_damping=self.angular_damping,
-        )
-        scoop = Body("scoop", self._scoop(), position=free, quaternion=tipped, collides=False)
+        moves = {}
+        for name, y in zip(self.names, self.across, strict=True):
+            held, free = self._held(y), (self.start_x, y, self.height)
+            bodies.append(
+                Body(
+                    name,
+                    (Part(Box(self.size), material=IVORY),),
+                    mass=self.mass,
+                    position=free,
+                    quaternion=tipped,
+                    surface=surface,
+                    angular_damping=self.angular_damping,
+                )
+            )
+            moves[name] = Move(times, (held, held, free), (level, level, tipped))
+        held, free = self._held(0.0), (self.start_x, 0.0, self.height)
         back: Vec3 = (free[0] - 1.2 * width, 0.0, free[2] + 3.0 * self.size[2])  # out of the picture
-        moves = {
-            "die": Move(times, (held, held, free), (level, level, tipped)),
-            "scoop": Move((*times, CLEAR), (held, held, free, back), (level, level, tipped, tipped)),
-        }
+        bodies.append(Body("scoop", self._scoop(), position=free, quaternion=tipped, collides=False))
+        moves["scoop"] = Move((*times, CLEAR), (held, held, free, back), (level, level, tipped, tipped))
         return World(
-            bodies=(*bodies, die, scoop),
+            bodies=tuple(bodies),
             bounds=((-width / 2.0, -depth / 2.0, -TABLE_DEPTH), (width / 2.0, depth / 2.0, 10.0 * self.height)),
             moves=moves,
+            watched=tuple(combinations(self.names, 2)),
         )
+
+    def _held(self, y: float) -> Vec3:
+        return (self.start_x - 1.2 * self.size[0], y, self.height + 0.6 * self.size[2])
 
     def _tipped(self) -> Quat:
         return tuple(rotation.about((0.0, 1.0, 0.0), self.tip).tolist())
@@ -131,7 +148,7 @@ class Die:
         """Return the scoop in axes whose origin is the die's centre: floor, back and two sides, open to +x and above."""
         a, b, c = self.size
         gap, thin = 0.1 * max(self.size), 0.08 * max(self.size)
-        floor_z, back_x, side_y = -(c / 2 + thin / 2), -(a / 2 + gap), b / 2 + gap
+        floor_z, back_x, side_y = -(c / 2 + thin / 2), -(a / 2 + gap), max(self.across) + b / 2 + gap
         length = a + 2 * gap
         handle = 3.0 * a
         return (
@@ -143,27 +160,69 @@ class Die:
         )
 
     def start(self, launch: Mapping[str, Array]) -> State:
-        """Return the die at the scoop's mouth with the launch's velocities (n rows)."""
+        """Return the dice at the scoop's mouth with the launch's velocities (n rows)."""
         world = self.world()
-        vel = np.zeros((len(launch["speed_x"]), len(world.moving), 3))
+        vel = np.zeros((len(launch[self.variables[0]]), len(world.moving), 3))
         omega = np.zeros_like(vel)
-        die = world.loose[0]
-        for axis, name in enumerate("xyz"):
-            vel[:, die, axis] = launch[f"speed_{name}"]
-            omega[:, die, axis] = launch[f"spin_{name}"]
+        for number, die in enumerate(world.loose):
+            for axis in range(3):
+                vel[:, die, axis] = launch[self.variables[6 * number + axis]]
+                omega[:, die, axis] = launch[self.variables[6 * number + 3 + axis]]
         return State.at_release(world, len(vel), vel=vel, omega=omega)
 
     def read(self, state: State) -> IntArray:
         """Return the face up (0 for '1' to 5 for '6') of a die that lies flat; ON_EDGE for one low but not flat."""
-        quat, height = state.quat[:, 0], state.pos[:, 0, 2]
+        return self._face(state, 0)
+
+    def _face(self, state: State, die: int) -> IntArray:
+        quat, height = state.quat[:, die], state.pos[:, die, 2]
         up = rotation.upward(quat)
         axis = np.argmax(np.abs(up), axis=-1)
         steepest = up[np.arange(len(up)), axis]
-        fact = _FACT_OF_SIDE[2 * axis + (steepest < 0.0)]
+        fact = FACT_OF_SIDE[2 * axis + (steepest < 0.0)]
         half = np.array(self.size)[axis] / 2.0
         low = height < half + 0.1 * max(self.size)
         touching = height < np.sqrt(np.sum(np.square(self.size))) / 2.0
         return np.where((np.abs(steepest) > FLAT) & low, fact, np.where(touching, ON_EDGE, UNDECIDED))
+
+
+@dataclass(frozen=True)
+class Dice(Die):
+    """Two dice side by side in one scoop, tipped out together.
+
+    Setup (SI): as `Die`, twice, their centres `apart` along y; they may touch in flight and on the table (the watched pair).
+    Random at the launch: six velocities a die, `speed_x_1` to `spin_z_2`, independent of each other.
+    Outcomes: the pips of both, the first die (nearer to the viewer) first: '1+1' to '6+6', when both are at rest.
+    No outcome: `on_edge` (one leans, on a wall or on the other), `stuck` (one lies on the other), `left_apparatus`,
+    `unsettled`.
+    Known gap: as `Die`'s.
+    """
+
+    apart: float
+
+    variables: ClassVar[tuple[str, ...]] = tuple(f"{name}_{number}" for number in (1, 2) for name in Die.variables)
+    facts: ClassVar[tuple[str, ...]] = tuple(f"{one}+{two}" for one in Die.facts for two in Die.facts)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not math.dist((0.0, 0.0), self.size[:2]) / 2.0 < self.apart / 2.0 < self.table[1] / 2.0 - max(self.size):
+            raise ValueError(f"`apart` must leave room between the dice and lie above the table, got {self.apart!r}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the dice."""
+        return ("die_1", "die_2")
+
+    @property
+    def across(self) -> tuple[float, ...]:
+        """How far [m] along y each die lies from the scoop's middle."""
+        return (-self.apart / 2.0, self.apart / 2.0)
+
+    def read(self, state: State) -> IntArray:
+        """Return six times the first die's face plus the second's; UNDECIDED or ON_EDGE while one of them shows none."""
+        one, two = self._face(state, 0), self._face(state, 1)
+        unread = np.where((one == UNDECIDED) | (two == UNDECIDED), UNDECIDED, ON_EDGE)
+        return np.where((one >= 0) & (two >= 0), 6 * one + two, unread)
 
 
 WOOD = Material(color=(0.45, 0.29, 0.17), texture="wood", accent=(0.33, 0.20, 0.11), roughness=0.7)

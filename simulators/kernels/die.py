@@ -1,0 +1,369 @@
+"""Dice in compiled code: exact flight, impacts at the instant a corner arrives, contact in short steps.
+
+It knows where table and walls are and what a die shows; it refuses to know how probable that is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from simulators.compiled import jit
+from simulators.device import ON_EDGE, UNDECIDED, Device, Launches, Rollouts
+from simulators.devices.die import FACT_OF_SIDE, FLAT, Die
+from simulators.engines.loop import READ_RATE, BlowUpError
+from simulators.kernels.boxes import add_contact, corner, touch_boxes
+from simulators.kernels.frames import Columns, assemble, bodies_at, frame_times, is_rest, reaches, rest_distance, still_since
+from simulators.kernels.impulses import (
+    CONTACT_NUMBERS,
+    GAP,
+    ROW_NUMBERS,
+    TARGET,
+    inverse_inertia,
+    normal_speed,
+    rotation_matrix,
+    solve,
+    turn_freely,
+)
+
+MARGIN = 20e-6  # m: corners closer than this touch; a thousandth of a die
+SHORTEST = 2e-6  # s: time goes on by at least this, whatever is about to touch
+BOUNCE_SPEED = 0.05  # m/s: slower approaches do not rebound, as in the Bullet engine
+PUSH_OUT = 0.1  # share of an overlap that is taken back a step
+QUIET_SPEED, QUIET_STEPS = 1e-4, 8  # m/s of every surface, in so many steps on three contacts or more: it lies for good
+MOST_CONTACTS = 48
+
+
+@dataclass(frozen=True)
+class DieKernel:
+    """Impulses at corners, for `Die` and `Dice`: flight is exact, contact goes in steps of 1 / `contact_rate` [1/s].
+
+    The contact law is the Bullet engine's: restitution where the approach is faster than 5 cm/s, Coulomb friction in its
+    cone, all simultaneous contacts by `iterations` of projected Gauss-Seidel. What differs: corners do not dip into the table
+    before they rebound. A rollout that does not rest within `time_limit` [s] is `unsettled`.
+    """
+
+    contact_rate: int
+    time_limit: float
+    iterations: int = 100
+
+    name: ClassVar[str] = "die_kernel"
+    version: ClassVar[str] = "1"
+    steps_per_second: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        for name in ("contact_rate", "iterations"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"`{name}` must be larger than 0, got {getattr(self, name)!r}")
+
+    def integrate(self, device: Device, launches: Launches, fps: float | None) -> Rollouts:
+        """Run every row; with `fps` [1/s] record it. Raises `TypeError` for a device other than dice, `BlowUpError`."""
+        if not isinstance(device, Die):
+            raise TypeError(f"{self.name} integrates Die and Dice, not {type(device).__name__}")
+        world = device.world()
+        (table,) = world.fixed
+        times = frame_times(world, fps, self.time_limit)
+        columns = Columns.empty(len(launches), len(world.loose), len(world.watched), len(times))
+        half = np.array(device.size) / 2.0
+        _roll(
+            bodies_at(launches.start, world.loose),
+            half,
+            device.mass,
+            device.mass / 3.0 * (np.sum(half**2) - half**2),
+            reaches(world),
+            np.array([part.position for part in table.parts]),
+            np.array([part.shape.size for part in table.parts]) / 2.0,  # type: ignore[union-attr]
+            np.array([device.restitution, device.friction, device.angular_damping, world.gravity]),
+            np.array(world.bounds),
+            np.array([1.0 / self.contact_rate, self.time_limit, rest_distance(world)]),
+            self.iterations,
+            times,
+            *_arrays(columns),
+        )
+        if not np.all(np.isfinite(columns.end)):
+            rows = launches.index[~np.all(np.isfinite(columns.end), axis=(1, 2))]
+            raise BlowUpError(f"rollouts {rows[:5].tolist()} blew up in {self.name}: their states are not finite")
+        return assemble(device, launches, columns, fps, times)
+
+
+def _arrays(columns: Columns) -> tuple[np.ndarray, ...]:
+    """Return the arrays themselves, in order (`dataclasses.astuple` would copy them)."""
+    return tuple(getattr(columns, name) for name in columns.__dataclass_fields__)
+
+
+@jit
+def _face(body, half):
+    """Return the face (0 to 5) that a die shows: as `Die.read` does."""
+    x, y, z, w = body[3], body[4], body[5], body[6]
+    up = (2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y))
+    axis = 0
+    for k in (1, 2):
+        if abs(up[k]) > abs(up[axis]):
+            axis = k
+    height = body[2]
+    largest = 2.0 * max(half[0], half[1], half[2])
+    if abs(up[axis]) > FLAT and height < half[axis] + 0.1 * largest:
+        return FACT_OF_SIDE[2 * axis + (1 if up[axis] < 0.0 else 0)]
+    diagonal = math.sqrt(half[0] * half[0] + half[1] * half[1] + half[2] * half[2])
+    return ON_EDGE if height < diagonal else UNDECIDED
+
+
+@jit
+def _shown(bodies, half):
+    """Return the fact that one die or two show together."""
+    first = _face(bodies[0], half)
+    if len(bodies) == 1:
+        return first
+    second = _face(bodies[1], half)
+    if first == UNDECIDED or second == UNDECIDED:
+        return UNDECIDED
+    return ON_EDGE if first < 0 or second < 0 else 6 * first + second
+
+
+@jit
+def _time_to(gap, speed, pull):
+    """Return when [s] a point `gap` away that parts with `speed` arrives, under a constant `pull` [m/s^2] or less."""
+    if pull == 0.0:
+        return gap / -speed if speed < 0.0 else math.inf
+    return (speed + math.sqrt(speed * speed + 2.0 * pull * gap)) / pull
+
+
+@jit
+def _near_table(
+    bodies, b, turns, half, reach, pull, centres, halves, gravity, corners, identity, contacts, pairs, count, safe, work
+):
+    """Append the contacts of die `b` with table and walls; return their count and for how long [s] no other can come.
+
+    `pull` [m/s^2] is the most that a corner is accelerated relative to the centre. Planes serve but near the table's edge or
+    the top of a wall, where the die meets the box itself.
+    """
+    body = bodies[b]
+    walls = len(centres) > 1
+    spin = math.sqrt(body[10] ** 2 + body[11] ** 2 + body[12] ** 2)
+    fastest = math.sqrt(body[7] ** 2 + body[8] ** 2 + body[9] ** 2) + spin * reach
+    known = False
+    for plane in range(5 if walls else 1):
+        # Floor, then the walls at -x, +x, -y, +y in the order of the table's parts.
+        axis = 2 if plane == 0 else (plane - 1) // 2
+        sign = -1.0 if plane in (2, 4) else 1.0
+        centre = sign * (body[axis] - centres[plane, axis]) - halves[plane, axis]
+        speed = sign * body[7 + axis]
+        fall = gravity if plane == 0 else 0.0
+        if centre > 1.2 * reach:
+            safe = min(safe, _time_to(centre - reach, speed, fall))
+            continue
+        if plane == 0:
+            whole = walls or (
+                abs(body[0]) + reach < halves[0, 0] and abs(body[1]) + reach < halves[0, 1]
+            )
+        else:
+            whole = body[2] + reach < centres[plane, 2] + halves[plane, 2]
+        if not whole:
+            count, apart = touch_boxes(
+                body[:3], turns[b], half, centres[plane], identity, halves[plane], b, -1, MARGIN, contacts, pairs, count,
+                work[0], work[1:17], work[17:33],
+            )  # fmt: skip
+            if apart > MARGIN:
+                safe = min(safe, _time_to(apart - 0.5 * MARGIN, -fastest, gravity))
+            continue
+        if not known:
+            known = True
+            for k in range(8):
+                corner(half, turns[b], k, corners[k])
+        for k in range(8):
+            offset = corners[k]
+            gap = centre + sign * offset[axis]
+            if axis == 0:
+                turning = body[11] * offset[2] - body[12] * offset[1]
+            elif axis == 1:
+                turning = body[12] * offset[0] - body[10] * offset[2]
+            else:
+                turning = body[10] * offset[1] - body[11] * offset[0]
+            parting = speed + sign * turning
+            if gap > MARGIN:
+                most = fall + pull
+                h = gap - 0.5 * MARGIN
+                if h + safe * (parting - 0.5 * most * safe) < 0.0:  # a parabola from above zero: it crosses once
+                    safe = _time_to(h, parting, most)
+                continue
+            work[0, 0], work[0, 1], work[0, 2] = 0.0, 0.0, 0.0
+            work[0, axis] = sign
+            for i in range(3):
+                work[1, i] = body[i] + offset[i]
+            count = add_contact(contacts, pairs, count, b, -1, work[1], body[:3], centres[plane], work[0], 1.0, gap)
+    return count, safe
+
+
+@jit
+def _near_pair(bodies, turns, half, reach, spins, gravity, contacts, pairs, count, safe, work):
+    """Append the contacts of two dice with each other; return count, safe time as `_near_table` does, and whether they touch."""
+    distance, closing = 0.0, 0.0
+    for k in range(3):
+        distance += (bodies[0, k] - bodies[1, k]) ** 2
+        closing += (bodies[0, 7 + k] - bodies[1, 7 + k]) ** 2
+    distance, closing = math.sqrt(distance), math.sqrt(closing)
+    if distance > 2.2 * reach:
+        return count, min(safe, _time_to(distance - 2.0 * reach, -closing, gravity)), False
+    count, apart = touch_boxes(
+        bodies[0, :3], turns[0], half, bodies[1, :3], turns[1], half, 0, 1, MARGIN, contacts, pairs, count,
+        work[0], work[1:17], work[17:33],
+    )  # fmt: skip
+    if apart <= MARGIN:
+        return count, safe, True
+    closing += (spins[0] + spins[1]) * reach
+    return count, min(safe, _time_to(apart - 0.5 * MARGIN, -closing, gravity)), False
+
+
+@jit
+def _fly(body, moments, gravity, dt):
+    """Let a body fall and turn freely for `dt` [s]; exact."""
+    for i in range(3):
+        body[i] += body[7 + i] * dt
+    body[2] -= 0.5 * gravity * dt * dt
+    body[9] -= gravity * dt
+    turn_freely(body, moments, dt)
+
+
+@jit
+def _slide(body, moments, dt):
+    """Move a body that is in contact for `dt` [s]; its velocity already holds gravity and the contacts' impulses."""
+    for i in range(3):
+        body[i] += body[7 + i] * dt
+    turn_freely(body, moments, dt)
+
+
+@jit
+def _roll(
+    starts, half, mass, moments, reach, centres, halves, law, bounds, clock, iterations, times,
+    code, first, strongest, settled, gone, end_time, end, touched, frames, frame_count,
+):  # fmt: skip
+    """Run every row of `starts` (n, B, 13) to rest, out of bounds, or the time limit."""
+    n, dice = starts.shape[0], starts.shape[1]
+    restitution, friction, damping, gravity = law
+    step, limit, tolerance = clock
+    inverse_mass = 1.0 / mass
+    smallest = min(moments[0], moments[1], moments[2])
+    uneven = max(moments[0], moments[1], moments[2]) / smallest
+    size = reach[0]
+    bodies, posed = np.zeros((dice, 13)), np.zeros((dice, 7))
+    turns, inertias = np.zeros((dice, 3, 3)), np.zeros((dice, 3, 3))
+    identity = np.eye(3)
+    contacts, pairs = np.zeros((MOST_CONTACTS, CONTACT_NUMBERS)), np.zeros((MOST_CONTACTS, 2), np.int64)
+    rows, corners, work = np.zeros((MOST_CONTACTS, 3, ROW_NUMBERS)), np.zeros((8, 3)), np.zeros((33, 3))
+    pulls, spins, hit, held = np.zeros(dice), np.zeros(dice), np.zeros(dice, np.bool_), np.zeros(dice, np.bool_)
+    supports = np.zeros(dice, np.int64)
+    for i in range(n):
+        bodies[:] = starts[i]
+        hit[:] = False
+        time, since, reading, frame, quiet, at_rest = 0.0, math.nan, 0, 0, 0, False
+        while not (settled[i] or gone[i] or time >= limit):
+            reading += 1
+            until = min(reading / READ_RATE, limit)
+            while time < until:
+                dt = until - time
+                count = 0
+                any_held = False
+                if not at_rest:
+                    for b in range(dice):
+                        body = bodies[b]
+                        rotation_matrix(body, turns[b])
+                        spins[b] = uneven * math.sqrt(body[10] ** 2 + body[11] ** 2 + body[12] ** 2)
+                        pulls[b] = spins[b] ** 2 * size * uneven
+                        held[b], supports[b] = False, 0
+                        count, dt = _near_table(
+                            bodies, b, turns, half, size, pulls[b], centres, halves, gravity, corners, identity,
+                            contacts, pairs, count, dt, work,
+                        )  # fmt: skip
+                    if dice == 2:
+                        count, dt, near = _near_pair(
+                            bodies, turns, half, size, spins, gravity, contacts, pairs, count, dt, work
+                        )
+                        touched[i, 0] |= near
+                    if count:
+                        impact = False
+                        for k in range(count):
+                            speed = normal_speed(bodies, contacts[k], pairs[k, 0], pairs[k, 1])
+                            contacts[k, TARGET] = -restitution * speed if speed < -BOUNCE_SPEED else 0.0
+                            impact |= speed < -BOUNCE_SPEED
+                            hit[pairs[k, 0]] = True
+                            if pairs[k, 1] >= 0:
+                                hit[pairs[k, 1]] = True
+                        for b in range(dice):
+                            inverse_inertia(turns[b], moments, inertias[b])
+                        if impact:
+                            solve(bodies, contacts, pairs, count, rows, inverse_mass, inertias, friction, iterations)
+                            dt = SHORTEST  # velocities are new: how long they are safe is for the next round to say
+                            count = 0
+                        for k in range(count):
+                            a, b = pairs[k, 0], pairs[k, 1]
+                            pull = gravity + pulls[a] + (pulls[b] if b >= 0 else 0.0)
+                            lasts = 2.0 * normal_speed(bodies, contacts[k], a, b) / pull
+                            if lasts < step:
+                                held[a], any_held = True, True
+                                supports[a] += 1
+                                if b >= 0:
+                                    held[b] = True
+                                    supports[b] += 1
+                                dt = min(dt, step)
+                            else:
+                                dt = min(dt, lasts)
+                        dt = min(max(dt, SHORTEST), until - time)
+                    if any_held:
+                        for b in range(dice):
+                            if held[b]:
+                                bodies[b, 9] -= gravity * dt
+                        for k in range(count):
+                            gap = contacts[k, GAP]
+                            contacts[k, TARGET] = -gap / dt if gap > 0.0 else min(-gap * PUSH_OUT / step, 0.2 * BOUNCE_SPEED)
+                        solve(bodies, contacts, pairs, count, rows, inverse_mass, inertias, friction, iterations)
+                        fastest = 0.0
+                        least = 99
+                        for b in range(dice):
+                            body = bodies[b]
+                            spin = math.sqrt(body[10] ** 2 + body[11] ** 2 + body[12] ** 2)
+                            speed = math.sqrt(body[7] ** 2 + body[8] ** 2 + body[9] ** 2)
+                            fastest = max(fastest, speed + spin * size)
+                            least = min(least, supports[b])
+                        quiet = quiet + 1 if fastest < QUIET_SPEED and least >= 3 else 0
+                        at_rest = quiet >= QUIET_STEPS
+                    else:
+                        quiet = 0
+                while frame < len(times) and times[frame] <= time + dt:
+                    for b in range(dice):
+                        body = frames[i, frame, b]
+                        body[:] = bodies[b]
+                        if at_rest:
+                            continue
+                        if held[b]:
+                            _slide(body, moments, times[frame] - time)
+                        else:
+                            _fly(body, moments, gravity, times[frame] - time)
+                    frame += 1
+                if not at_rest:
+                    for b in range(dice):
+                        body = bodies[b]
+                        if held[b]:
+                            _slide(body, moments, dt)
+                        else:
+                            _fly(body, moments, gravity, dt)
+                        if hit[b] and damping > 0.0:
+                            kept = math.exp(-damping * dt)
+                            body[10], body[11], body[12] = kept * body[10], kept * body[11], kept * body[12]
+                time = until if time + dt >= until - 1e-12 else time + dt
+            now = _shown(bodies, half)
+            code[i] = now
+            if now >= 0 and first[i] < 0:
+                first[i] = now
+            strongest[i] = max(strongest[i], now)
+            for b in range(dice):
+                for k in range(3):
+                    if not bounds[0, k] <= bodies[b, k] <= bounds[1, k]:
+                        gone[i] = True
+            since = still_since(time, bodies, posed, since, reach, tolerance)
+            settled[i] = is_rest(time, since)
+        end_time[i] = time
+        end[i] = bodies
+        frame_count[i] = frame
