@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from simulators.device import State
 from simulators.render import textures
 from simulators.render.canvas import Image, Region, check_region, clip_region
-from simulators.render.raster import half_extents, linear, texture_code
+from simulators.render.primitives import half_extents, linear, texture_code
 from simulators.rotation import Array, multiply, rotate, unrotate
 from simulators.world import Body, Box, Camera, Capsule, Cylinder, Light, Material, Part, Shape, Sphere, World
 

@@ -5,87 +5,18 @@ It refuses to know what any state is called. Conventions are the Camera's; pixel
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from simulators.device import State
 from simulators.render import raster_kernels as kernels
-from simulators.render import raster_shapes as shapes
-from simulators.render import textures
 from simulators.render.canvas import Image, Region, check_region, clip_region
-from simulators.rotation import Array, multiply, rotate
-from simulators.world import Body, Box, Camera, Capsule, Cylinder, Lathe, Light, Material, Part, Shape, Sphere, World
+from simulators.render.marks import Ink
+from simulators.render.primitives import Primitives, linear
+from simulators.rotation import Array
+from simulators.world import Camera, Light, World
 
 SHADOW_RAYS = 16  # a sample; the four samples of a pixel take different ones
-_SHAPES = {Box: shapes.BOX, Sphere: shapes.SPHERE, Cylinder: shapes.CYLINDER, Capsule: shapes.CAPSULE}
-
-
-def linear(srgb: Sequence[float]) -> Array:
-    """Return linear light for sRGB values in 0..1 (IEC 61966-2-1)."""
-    value = np.asarray(srgb, float)
-    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
-
-
-def half_extents(shape: Shape) -> tuple[float, float, float]:
-    """Return half the edges [m] of the box about a shape, in its own axes."""
-    match shape:
-        case Box(size=(x, y, z)):
-            return x / 2.0, y / 2.0, z / 2.0
-        case Sphere(radius=r):
-            return r, r, r
-        case Cylinder(radius=r, length=length):
-            return r, r, length / 2.0
-        case Capsule(radius=r, length=length):
-            return r, r, length / 2.0 + r
-        case Lathe(profile=profile):
-            widest = max(r for r, _ in profile)
-            return widest, widest, max(abs(z) for _, z in profile)
-
-
-def texture_code(material: Material) -> int:
-    """Return the kernels' number of a texture. Raises `ValueError` for one that no renderer knows."""
-    if material.texture not in textures.CODES:
-        raise ValueError(f"`texture` must be one of {', '.join(textures.CODES)}, got {material.texture!r}")
-    return textures.CODES[material.texture]
-
-
-def _primitive(part: Part) -> tuple[list[int], Array]:
-    """Return a part's rows of `kinds` and `prims`; position and rotation are filled in later."""
-    shape, material = part.shape, part.material
-    half = half_extents(shape)
-    fillet = min(getattr(shape, "fillet", 0.0), *half)
-    radius = half[0] if isinstance(shape, Sphere) else half[2] if isinstance(shape, Capsule) else float(np.linalg.norm(half))
-    if isinstance(shape, Cylinder):
-        radius = float(np.hypot(half[0], half[2]))
-    row = np.zeros(24)
-    row[12:15], row[15], row[16] = half, fillet, radius * 1.0000001
-    row[17:20], row[20:23], row[23] = linear(material.color), linear(material.accent), material.roughness
-    return [_SHAPES[type(shape)], texture_code(material), int(np.argmax(half))], row
-
-
-class _Bodies:
-    """The primitives of some bodies, posed by `place`."""
-
-    def __init__(self, bodies: Sequence[Body]) -> None:
-        self.owner = np.array([i for i, b in enumerate(bodies) for _ in b.parts], np.int64)
-        parts = [part for body in bodies for part in body.parts]
-        rows = [_primitive(part) for part in parts]
-        self.kinds = np.array([kind for kind, _ in rows], np.int64).reshape(-1, 3)
-        self.rows = np.array([row for _, row in rows], float).reshape(-1, 24)
-        self.position = np.array([part.position for part in parts], float).reshape(-1, 3)
-        self.quaternion = np.array([part.quaternion for part in parts], float).reshape(-1, 4)
-
-    def place(self, pos: Array, quat: Array) -> Array:
-        """Return `prims` for bodies at `pos` (B, 3) and `quat` (B, 4)."""
-        prims = self.rows.copy()
-        turn = multiply(quat[self.owner], self.quaternion)
-        turn /= np.sqrt(np.sum(turn * turn, axis=-1, keepdims=True))
-        prims[:, :3] = pos[self.owner] + rotate(quat[self.owner], self.position)
-        for axis in range(3):
-            prims[:, 3 + axis : 12 : 3] = rotate(turn, np.eye(3)[axis])
-        return prims
 
 
 def _disc_directions(light: Light) -> Array:
@@ -118,8 +49,9 @@ class RasterCanvas:
         direction = np.asarray(light.direction, float) / np.linalg.norm(light.direction)
         self._light = np.array([*direction, np.tan(light.softness), light.ambient, world.scale])
         self._directions = _disc_directions(light)
-        fixed = _Bodies(world.fixed)
-        self._moving = _Bodies(world.moving)
+        ink = Ink(linear)
+        fixed, self._moving = Primitives(world.fixed, ink), Primitives(world.moving, ink)
+        self._ink = ink.numbers()
         self._fixed_prims = fixed.place(
             np.array([b.position for b in world.fixed], float).reshape(-1, 3),
             np.array([b.quaternion for b in world.fixed], float).reshape(-1, 4),
@@ -170,14 +102,14 @@ class RasterCanvas:
         image = np.empty_like(self._background)
         rects = np.concatenate([self._fixed_rects, self._rects(moving)])
         kernels.trace(
-            image, 0, 0, self._camera, self._kinds, prims, rects, len(self._fixed_prims), self._light, self._directions,
-            depth, ident, self._background, False,
+            image, 0, 0, self._camera, self._kinds, prims, self._ink, rects, len(self._fixed_prims), self._light,
+            self._directions, depth, ident, self._background, False,
         )  # fmt: skip
         return image
 
     def _trace(self, out: Image, x0: int, y0: int, kinds: NDArray, prims: Array, rects: NDArray, *, reuse: bool) -> None:
         kernels.trace(
-            out, x0, y0, self._camera, kinds, prims, rects, len(self._fixed_prims), self._light, self._directions,
+            out, x0, y0, self._camera, kinds, prims, self._ink, rects, len(self._fixed_prims), self._light, self._directions,
             self._depth, self._ident, self._background, reuse,
         )  # fmt: skip
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from simulators.compiled import jit
 
-BOX, SPHERE, CYLINDER, CAPSULE = range(4)
+BOX, SPHERE, CYLINDER, CAPSULE, CONE = range(5)
 MISS = np.inf
 
 
@@ -70,12 +70,56 @@ def _hit_sphere(r, ox, oy, oz, dx, dy, dz):
 
 
 @jit
+def _hit_cone(prims, i, ox, oy, oz, dx, dy, dz):
+    """Return where a ray first meets a piece of a lathe, a cone's wall or a flat ring, from either side; inf for a miss."""
+    r0, z0, r1, z1 = prims[i, 25], prims[i, 26], prims[i, 27], prims[i, 28]
+    w, h = r1 - r0, z1 - z0
+    if abs(h) <= 1.0e-9 * abs(w):
+        t = (z0 - oz) / dz
+        x, y = ox + t * dx, oy + t * dy
+        square, low, high = x * x + y * y, min(r0, r1), max(r0, r1)
+        return t if t > 0.0 and low * low <= square <= high * high else MISS
+    middle = -(ox * dx + oy * dy + oz * dz)  # from the nearest point on: the terms stay small where the eye is far away
+    ox, oy, oz = ox + middle * dx, oy + middle * dy, oz + middle * dz
+    s = r0 * h + w * (oz - z0)
+    a = h * h * (dx * dx + dy * dy) - w * w * dz * dz
+    b = h * h * (ox * dx + oy * dy) - w * s * dz
+    c = h * h * (ox * ox + oy * oy) - s * s
+    d = b * b - a * c
+    if d < 0.0:
+        return MISS
+    q = -(b + math.copysign(math.sqrt(d), b))
+    best = MISS
+    for t in (q / a, c / q):  # a root at infinity, or none, fails the comparisons
+        share = (oz + t * dz - z0) / h
+        if 0.0 < t + middle < best and -1.0e-9 <= share <= 1.0 + 1.0e-9:
+            best = t + middle
+    return best
+
+
+@jit
+def _normal_cone(prims, i, x, y, z):
+    """Return the true and the smoothed unit normal of a piece of a lathe at a surface point, both in its axes."""
+    r0, z0, r1, z1 = prims[i, 25], prims[i, 26], prims[i, 27], prims[i, 28]
+    w, h, rho = r1 - r0, z1 - z0, math.hypot(x, y)
+    square = w * w + h * h
+    share = min(max(((rho - r0) * w + (z - z0) * h) / square, 0.0), 1.0)
+    a = prims[i, 29] + share * (prims[i, 31] - prims[i, 29])
+    b = prims[i, 30] + share * (prims[i, 32] - prims[i, 30])
+    n, size = 1.0 / math.sqrt(a * a + b * b), 1.0 / math.sqrt(square)
+    cos, sin = (x / rho, y / rho) if rho > 0.0 else (1.0, 0.0)
+    return cos * h * size, sin * h * size, -w * size, cos * a * n, sin * a * n, b * n
+
+
+@jit
 def hit(kind, prims, i, ox, oy, oz, dx, dy, dz):
     """Return the distance at which a ray, in a primitive's axes, enters it from outside; inf for a miss."""
     hx, hy, hz, fillet = prims[i, 12], prims[i, 13], prims[i, 14], prims[i, 15]
     if kind == SPHERE:
         near, far = _hit_sphere(hx, ox, oy, oz, dx, dy, dz)
         return near if near < far and near > 0.0 else MISS
+    if kind == CONE:
+        return _hit_cone(prims, i, ox, oy, oz, dx, dy, dz)
     if kind == CAPSULE:
         half, best = hz - hx, MISS
         near, far = _hit_cylinder(hx, half, ox, oy, oz, dx, dy, dz)
@@ -141,6 +185,33 @@ def normal(kind, prims, i, x, y, z):
     if a >= b:
         return x / rho, y / rho, 0.0
     return 0.0, 0.0, math.copysign(1.0, z)
+
+
+@jit
+def normals(kind, prims, i, x, y, z):
+    """Return the true and the shading unit normal of a primitive at a surface point; a lathe's may face inwards."""
+    if kind == CONE:
+        return _normal_cone(prims, i, x, y, z)
+    a, b, c = normal(kind, prims, i, x, y, z)
+    return a, b, c, a, b, c
+
+
+@jit
+def way_through(kind, prims, i, x, y, z, dx, dy, dz, upright):
+    """Return how long a ray's way through a clear primitive is, from where it enters, in units of its least thickness.
+
+    A lathe's wall is as thin as can be: one over the cosine `upright` of the angle to its normal.
+    """
+    hx, hy, hz = prims[i, 12], prims[i, 13], prims[i, 14]
+    if kind == BOX:
+        _, far = hit_box(hx, hy, hz, x, y, z, dx, dy, dz)
+    elif kind == CYLINDER:
+        _, far = _hit_cylinder(hx, hz, x, y, z, dx, dy, dz)
+    elif kind == SPHERE:
+        _, far = _hit_sphere(hx, x, y, z, dx, dy, dz)
+    else:
+        return 1.0 / max(upright, 0.05)
+    return max(far, 0.0) / (2.0 * min(hx, min(hy, hz)))
 
 
 @jit

@@ -12,8 +12,11 @@ import numpy as np
 
 from simulators.compiled import jit
 
-PLAIN, WOOD, FELT, BRUSHED, PIPS, COIN = range(6)
-CODES = {"plain": PLAIN, "wood": WOOD, "felt": FELT, "brushed": BRUSHED, "pips": PIPS, "coin": COIN}
+PLAIN, WOOD, FELT, BRUSHED, PIPS, COIN, SECTORS, NUMBER, CARD, SIGN = range(10)
+CODES = {
+    "plain": PLAIN, "wood": WOOD, "felt": FELT, "brushed": BRUSHED, "pips": PIPS, "coin": COIN, "sectors": SECTORS,
+    "number": NUMBER, "card": CARD, "sign": SIGN,
+}  # fmt: skip
 
 PIP_SPACING, PIP_RADIUS = 0.52, 0.175  # of half an edge
 REEDS = 72  # grooves of a coin's edge

@@ -320,10 +320,10 @@ SOLIDS = [
 @pytest.mark.parametrize("shape", SOLIDS)
 def test_rays_end_on_the_first_surface(shape):
     """Against inside/outside tests written here: no sampled place before the hit is inside, and just behind it is."""
-    from simulators.render.raster import _primitive
+    from simulators.render.primitives import rows_of
     from simulators.render.raster_shapes import cast
 
-    (kind, _, _), row = _primitive(Part(shape))
+    [(kinds, row, _)] = rows_of(Part(shape))
     row[3:12] = np.eye(3).ravel()
     rng = np.random.default_rng(5)
     hits = 0
@@ -332,7 +332,7 @@ def test_rays_end_on_the_first_surface(shape):
         if inside(shape, origin):
             continue
         way = (aim - origin) / np.linalg.norm(aim - origin)
-        t = cast(np.array([[kind, 0, 0]]), row[None], 0, *origin, *way)
+        t = cast(np.array([kinds]), row[None], 0, *origin, *way)
         limit = t if np.isfinite(t) else 12.0
         on_the_way = origin + np.linspace(0.0, limit - 1e-7, 1500)[:, None] * way
         assert not np.any(inside(shape, on_the_way))
@@ -362,7 +362,7 @@ def inside(shape, place, slack=0.0):
 def test_the_share_of_light_equals_casting_every_ray_at_everything():
     """The bounds that spare shadow rays must spare none that hits."""
     from simulators.render.raster import RasterCanvas
-    from simulators.render.raster_kernels import lit, may_shadow
+    from simulators.render.raster_shadow import lit, may_shadow
     from simulators.render.raster_shapes import cast
 
     canvas = RasterCanvas(*WORLDS["raster"], Light(softness=0.15))

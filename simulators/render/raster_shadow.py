@@ -1,0 +1,69 @@
+"""How much of the light a place sees. The layout of arrays is told in `raster_kernels`."""
+
+from __future__ import annotations
+
+import math
+
+from simulators.compiled import jit
+from simulators.render.raster_shapes import CONE, MISS, cast, hit_box, to_local
+
+GLASS_PASSES = 0.92  # of the light that meets a clear pane upright: twice 4 % goes back (Fresnel, n = 1.5)
+
+
+@jit
+def may_shadow(prims, i, light, x, y, z):
+    """Say whether a primitive can stand between a point and any part of the light. Errs towards yes."""
+    ox, oy, oz = x - prims[i, 0], y - prims[i, 1], z - prims[i, 2]
+    r, spread = prims[i, 16], light[3]
+    square = ox * ox + oy * oy + oz * oz
+    along = -(ox * light[0] + oy * light[1] + oz * light[2])
+    if along < -r:
+        return False
+    # how far a ray to the disc's edge strays from the middle one
+    e = (math.sqrt(square) + r) * spread * 1.001 + 1.0e-9 * light[5]
+    if square - along * along > (r + e) ** 2:
+        return False
+    ox, oy, oz = to_local(prims, i, ox, oy, oz)
+    dx, dy, dz = to_local(prims, i, light[0], light[1], light[2])
+    for _ in range(3):  # where the middle ray leaves the grown box bounds how far others stray in it: grow it by that, again
+        near, far = hit_box(prims[i, 12] + e, prims[i, 13] + e, prims[i, 14] + e, ox, oy, oz, dx, dy, dz)
+        if near > far or far <= 0.0:
+            return False
+        e = min(e, far * spread * 1.001 + 1.0e-9 * light[5])
+    return True
+
+
+@jit
+def lit(kinds, prims, own, light, directions, group, x, y, z):
+    """Return the share of the light's disc that a point of primitive `own` sees.
+
+    A clear primitive dims what passes; two dim one another's light evenly. A convex shape does not shade itself.
+    """
+    blocked, count, dimmed = 0, directions.shape[1], False
+    for i in range(len(kinds)):
+        if (i == own and kinds[i, 0] != CONE) or not may_shadow(prims, i, light, x, y, z):
+            continue
+        if kinds[i, 3] > 0:
+            dimmed = True
+            continue
+        for k in range(count):
+            if not (blocked >> k) & 1:
+                dx, dy, dz = directions[group, k, 0], directions[group, k, 1], directions[group, k, 2]
+                if cast(kinds, prims, i, x, y, z, dx, dy, dz) < MISS:
+                    blocked |= 1 << k
+    free = 0
+    for k in range(count):
+        free += 1 - ((blocked >> k) & 1)
+    share = free / count
+    if not dimmed or free == 0:
+        return share
+    for i in range(len(kinds)):
+        if kinds[i, 3] > 0 and may_shadow(prims, i, light, x, y, z):
+            met = 0
+            for k in range(count):
+                if not (blocked >> k) & 1:
+                    dx, dy, dz = directions[group, k, 0], directions[group, k, 1], directions[group, k, 2]
+                    if cast(kinds, prims, i, x, y, z, dx, dy, dz) < MISS:
+                        met += 1
+            share *= 1.0 - met / free * (1.0 - GLASS_PASSES * (1.0 - prims[i, 24]))
+    return share
