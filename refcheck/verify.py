@@ -9,17 +9,17 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.random import Generator, Philox
-from rich import box
-from rich.table import Table
-from rich.text import Text
 
+from refcheck import certificate_tables as tables
 from refcheck.command import COMPLETED, NOT_MET, Answer, Option, Request, UserError
+from refcheck.evidence import Evidence, Gatherer
 from refcheck.inference import PValue, p_value
+from refcheck.output import atomic
 from refcheck.running import RUNNING, pool_of, run_by
 from refcheck.sequential import LOOK, SequentialTest, SequentialVerdict
 from refcheck.simulate import tally_of
@@ -39,12 +39,14 @@ OPTIONS = (
     Option("seconds", "float", None, "most seconds a scene; then it is undecided (and depends on the machine)", low=0.1),
     Option("seed", "int", 0, "seed of the launches", low=0, high=2**64 - 1),
     *RUNNING,
+    Option("evidence", "int", 0, "rollouts of each check: second integrator, half the step, knock-out", low=0, high=10**8),
+    Option("evidence_seconds", "float", None, "most seconds of each such check (it then depends on the machine)", low=0.1),
     Option("require", "str", None, "exit with status 1 unless every scene says so", choices=("holds", "fails", "decided")),
 )
 USES_SCENES = True
+REFERENCES = "references.md"
 
 Verdict = Literal["holds", "fails", "undecided", "consistent (assumption)"]
-NOT_YET = "not yet"
 
 
 @dataclass(frozen=True)
@@ -73,15 +75,6 @@ class SettleTime:
 
     median: float
     p95: float
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What else speaks for the physics: whether each check ran, and how it ended."""
-
-    second_integrator: str = NOT_YET
-    step_halving: str = NOT_YET
-    knock_out: str = NOT_YET
 
 
 @dataclass(frozen=True)
@@ -239,6 +232,7 @@ def _certificate(
 def run(request: Request) -> Answer:
     """Certify every scene asked for, one after the other on shared workers. Raises `UserError`, `InfrastructureError`."""
     values = dict(request.values)
+    further, further_seconds = values.pop("evidence"), values.pop("evidence_seconds")
     required, running = values.pop("require"), {option.name: values.pop(option.name) for option in RUNNING}
     loaded = [run_by(load_scene(id, request.overrides), running["engine"]) for id in request.scenes]
     without = [scene.id for scene in loaded if scene.reference.q is None]
@@ -248,20 +242,28 @@ def run(request: Request) -> Answer:
         )
     certificates = []
     with pool_of(running, request.out) as pool:
+        gatherer = Gatherer(further, seed=values["seed"], alpha=values["alpha"], seconds=further_seconds, pool=pool)
         for scene in loaded:
             with request.progress(f"verify {scene.id}") as advance:
-                certificates.append(certify(scene, pool=pool, advance=advance, **values))
+                one = certify(scene, pool=pool, advance=advance, **values)
+            if further:
+                one = replace(one, evidence=gatherer.gather(scene, request.overrides))
+            certificates.append(one)
             if len(loaded) > 1:  # a run of many scenes may be stopped before its table
                 print(_line(certificates[-1]), file=sys.stderr, flush=True)
     unmet = [one for one in certificates if required is not None and not meets(one.verdict, required)]
-    notes = _closing(certificates, loaded)
+    notes = tables.closing(certificates, loaded)
     if required is not None:
         told = f"not met by {', '.join(f'{one.scene} ({one.verdict})' for one in unmet)}" if unmet else "met by every scene"
         notes.append(f"require={required}: {told}.")
     if request.out is None:
         notes.append("Nothing was kept: out=DIR writes the certificates, for `quincunx report data=DIR`.")
     result = {"certificates": certificates, "summary": summary(certificates)}
-    return Answer(result, (table(certificates), "\n".join(notes)), NOT_MET if unmet else COMPLETED)
+    if request.out is not None:
+        with atomic(request.out / REFERENCES) as path:
+            path.write_text(tables.markdown(certificates, loaded), "utf-8")
+        result["references"] = REFERENCES
+    return Answer(result, (tables.certificates(certificates), "\n".join(notes)), NOT_MET if unmet else COMPLETED)
 
 
 def _line(one: Certificate) -> str:
@@ -280,51 +282,3 @@ def summary(certificates: Sequence[Certificate]) -> dict[str, dict[str, int]]:
         of_basis = counts.setdefault(certificate.basis, {})
         of_basis[certificate.verdict] = of_basis.get(certificate.verdict, 0) + 1
     return counts
-
-
-STYLES = {"holds": "green", "fails": "red", "undecided": "yellow", "consistent (assumption)": "cyan"}
-
-
-def table(certificates: Sequence[Certificate]) -> Table:
-    """Return one row a certificate; a distance never stands without its interval."""
-    shown = Table(title="Does the scene's physics give its reference?", title_justify="left", box=box.SIMPLE)
-    shown.add_column("scene", no_wrap=True)
-    shown.add_column("verdict")
-    for name in ("TVD", "interval", "epsilon", "n", "nulls", "p (fixed n)", "runs/s"):
-        shown.add_column(name, justify="right", no_wrap=name == "interval")
-    shown.add_column("basis")
-    for one in certificates:
-        verdict = one.verdict if one.reason == "distance" and one.verdict != "undecided" else f"{one.verdict} ({one.reason})"
-        shown.add_row(
-            one.scene,
-            Text(verdict, style=STYLES[one.verdict]),
-            f"{one.tvd:.4f}",
-            f"{one.lower:.4f}-{one.upper:.4f}",
-            f"{one.epsilon:g}",
-            str(one.n),
-            f"{one.null_rate.value:.2%}",
-            _p(one.p_value),
-            f"{one.rollouts_per_second:.0f}",
-            one.basis,
-        )
-    return shown
-
-
-def _p(p: PValue) -> str:
-    """Return a p-value as it may be printed: one that no null draw reached is known from above only."""
-    return f"< {p.value:.1g}" if p.method == "monte_carlo" and p.reached == 0 else f"{p.value:.2g}"
-
-
-def _closing(certificates: Sequence[Certificate], scenes: Sequence[Scene]) -> list[str]:
-    alphas = sorted({one.alpha for one in certificates})
-    notes = [
-        f"Intervals hold at every look at once, each end with error {', '.join(f'{a:g}' for a in alphas)}.",
-        "Evidence not yet gathered: second integrator, step halving, knock-out.",
-    ]
-    shown = {one.scene for one in certificates}
-    notes += [
-        f"{scene.id} runs on the launches of {scene.variant.base}: the two are no independent evidence."
-        for scene in scenes
-        if scene.variant is not None and scene.variant.base in shown
-    ]
-    return notes

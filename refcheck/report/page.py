@@ -228,7 +228,10 @@ def _certificate(
         )
         if band and one.tvd is not None
         else "",
-        "evidence": [(EVIDENCE.get(name, name.replace("_", " ")), said) for name, said in one.evidence.items()],
+        "evidence": [
+            (EVIDENCE.get(name, name.replace("_", " ")), check if isinstance(check, str) else check.said)
+            for name, check in one.evidence.items()
+        ],
         "from": result.name,
     }
 

@@ -87,12 +87,23 @@ class PValue(Strict):
     reached: Count | None = None
 
 
+class EvidenceCheck(Strict):
+    """One further check of a certificate, in words and figures."""
+
+    said: Words
+    n: Count
+    tvd: Share | None
+    lower: Share | None
+    upper: Share | None
+    shares: dict[Name, Share]
+
+
 class EngineSettings(Strict):
-    """What integrated the rollouts."""
+    """What integrated the rollouts; a kernel that goes from event to event has no step."""
 
     name: Name
     version: Name
-    steps_per_second: Count
+    steps_per_second: Count | None
     time_limit: Number
 
 
@@ -129,7 +140,7 @@ class Certificate(Strict):
     settle_time: SettleTime
     seconds: Number
     rollouts_per_second: Number | None
-    evidence: dict[Name, Words]
+    evidence: dict[Name, Words | EvidenceCheck]
 
     def contradictions(self) -> list[str]:
         """Say which figures do not follow from the tally, and which verdict does not follow from the figures."""

@@ -39,7 +39,7 @@ def test_a_fair_wedge_holds(toy_conf):
     assert one.tvd < one.upper < 0.1 and one.lower == 0.0
     assert one.n == one.tally.total == 256 * one.looks
     assert one.null_rate.upper < one.null_rate.limit
-    assert (one.basis, one.engine.name, one.evidence.step_halving) == ("mechanism", "closed", "not yet")
+    assert (one.basis, one.engine.name, one.evidence.step_halving.said) == ("mechanism", "closed", "not yet")
     # From TOP to WEDGE takes sqrt(2 * .1 / 9.81) = .143 s; rest is seen .25 s after the next reading at 60 Hz.
     assert one.settle_time.median == pytest.approx(math.sqrt(0.2 / 9.81) + 0.25, abs=1.5 / 60)
     assert one.first_rest_disagree == 0.0
@@ -103,7 +103,7 @@ def test_verify_on_the_command_line(toy_conf, capsys, tmp_path):
     assert document["summary"] == {"mechanism": {"holds": 2}}
     assert set(document["digests"]) == {"toy/wedge", "toy/wedge-glossy"}
     first = document["certificates"][0]
-    assert first["q"] == {"left": "1/2", "right": "1/2"} and first["evidence"]["second_integrator"] == "not yet"
+    assert first["q"] == {"left": "1/2", "right": "1/2"} and first["evidence"]["second_integrator"]["said"] == "not yet"
     assert {field.name for field in dataclasses.fields(verify.Certificate)} == set(first)
     assert app.main(["verify", "scene=toy/wedge", "epsilon=0.1", "workers=1", shifted(0.75), "require=holds"]) == 1
     assert "fails" in capsys.readouterr().out
