@@ -23,6 +23,7 @@ from refcheck.inference import (
     adjust,
     benjamini_hochberg,
     draw_null,
+    exact_multinomial_p_value,
     exact_p_value,
     lattice_size,
     monte_carlo_p_value,
@@ -58,8 +59,9 @@ class Settings:
 class _Scored:
     """One CaliBench cell with its null; `null` holds the scores (draws,) of a model that has the same n and is q.
 
-    `beyond` is what neither benchmark has: the exact p of chi-square where the lattice is small, the log of an e-value for
-    H0 p = q that is valid whenever one looks, and for outcomes in a row the Wasserstein distance in bins with its p.
+    `beyond` is what neither benchmark has: the exact p of chi-square and of the multinomial test where the lattice is small,
+    the log of an e-value for H0 p = q that is valid whenever one looks, and for outcomes in a row the Wasserstein distance in
+    bins with its p.
     """
 
     cell: Cell
@@ -130,6 +132,7 @@ def _score_cell(
     exact = cell.testable and lattice_size(cell.valid, q.size) <= LATTICE
     beyond: dict[str, Any] = {
         "p_exact": exact_p_value(held.counts, q).value if exact else None,
+        "p_multinomial": exact_multinomial_p_value(held.counts, q) if exact else None,
         "log_e": float(log_e_value(held.counts, q)),
     }
     if scene in ORDERED:

@@ -30,6 +30,7 @@ from refcheck import (
     score_agreement,
     score_early,
     score_files,
+    score_plan,
     score_references,
     score_states,
     score_tables,
@@ -57,6 +58,9 @@ OPTIONS = (
         "a swept setting, such as condition: a CSV's column, a key of rows (model_or_lane too), or folders named by its values",
     ),
     Option("budget", "str", None, "numbers of rollouts, such as 10,20,32: what so few would have scored"),
+    Option(
+        "plan", "float", None, "rollouts each scene needs to see a TVD of that size, and to rule it out", low=0.01, high=0.5
+    ),
     Option("reference", "path", None, "JSON with another reference of some scenes: q, low and high, or counts of real throws"),
     Option("stop_width", "float", None, "stop early: at this width of each TVD's interval (0..1)", low=0.001, high=0.999),
     Option(
@@ -220,6 +224,9 @@ def run(request: Request) -> Answer:
     if references:
         streams = lambda name: generator_for(f"reference/{name}")  # noqa: E731
         tables += score_references.tables(score_references.evaluate(result, references, known, streams, values["draws"]))
+    if values["plan"] is not None:
+        result["plan"] = score_plan.evaluate(known, values["plan"], lambda name: generator_for(f"plan/{name}"))
+        tables += score_plan.tables(result["plan"])
     if values["stop_width"] is not None:
         tables += score_early.tables(score_early.evaluate(result, labels, rows, known, values["stop_width"]))
     if values["epsilon"] is not None:

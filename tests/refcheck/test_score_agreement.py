@@ -69,3 +69,22 @@ def test_they_are_refused_where_they_say_nothing(tmp_path, key):
         answer(**held, partial=True, sampling="quota", **key)
     with pytest.raises(UserError, match=f"{name}= is for cells of one setting"):
         answer(data="guidance", **key)
+
+
+def test_a_plan_looks_at_references_alone(tmp_path):
+    answered = answer(data=balls(tmp_path), plan=0.1)
+    plan, other = answered.result["plan"], answer(data=CSV, plan=0.1).result["plan"]
+    assert plan == other and list(plan["scenes"])[:3] == ["galton_board_real", "galton_board", "ball"]
+    # A coin by hand: (z_.975 + z_.8)^2 / (4 d^2) = 196.2 to see .6 for .5; (2 z / width)^2 / 4 = 384.1 for a width.
+    assert (plan["scenes"]["ball"]["detect"], plan["width"]) == (197, 385)
+    # What passes at n is a binomial tail: the least n at which the 80 % quantile of |heads/n - 1/2| has p <= .05; to 1 %,
+    # and the quantile is of 2,000 draws.
+    n = plan["scenes"]["ball"]["agreement"]
+    passed = [x for x in range(n + 1) if scipy.stats.binom.cdf(n / 2 + abs(x - n / 2), n, 0.6) <= 0.05]
+    assert scipy.stats.binom.pmf(passed, n, 0.5).sum() == pytest.approx(0.8, abs=0.05)
+    assert "197" in drawn(answered.tables)
+
+
+def test_the_exact_multinomial_test_stands_beside_the_exact_chi_square(tmp_path):
+    cell = answer(data=balls(tmp_path, right=8, n=30)).result["models"]["m"]["cells"]["ball"]
+    assert cell["p_multinomial"] == pytest.approx(scipy.stats.binomtest(8, 30).pvalue)
