@@ -17,6 +17,7 @@ test: lint
 	$(BIN)/python -m pytest -q -n $(WORKERS)
 
 nightly: setup
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dask,slurm]'
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m slow
 
 lint: setup
