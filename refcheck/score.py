@@ -10,7 +10,7 @@ corrected interval held the expected mnTV in .939 (seedance), .976 (happyhorse) 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ from refcheck import (
 )
 from refcheck.calibench_score import EXTRACTION
 from refcheck.command import Answer, Option, Request, UserError
-from refcheck.labels import RECOGNISED, Labels, read_labels
+from refcheck.labels import RECOGNISED, Labels, Row, read_labels
 from refcheck.metrics import MAXIMUM_NULLS
 from simulators.sampling import VALUES, generator
 
@@ -221,19 +221,7 @@ def run(request: Request) -> Answer:
         ]
         result["budget"] = output.plain(points)
         tables += curves.tables(points)
-    if references:
-        streams = lambda name: generator_for(f"reference/{name}")  # noqa: E731
-        tables += score_references.tables(score_references.evaluate(result, references, known, streams, values["draws"]))
-    if values["plan"] is not None:
-        result["plan"] = score_plan.evaluate(known, values["plan"], lambda name: generator_for(f"plan/{name}"))
-        tables += score_plan.tables(result["plan"])
-    if values["stop_width"] is not None:
-        tables += score_early.tables(score_early.evaluate(result, labels, rows, known, values["stop_width"]))
-    if values["epsilon"] is not None:
-        agreed = score_agreement.equivalence(result, known, values["epsilon"], values["rate"])
-        tables += score_agreement.equivalence_tables(agreed, values["rate"])
-    if values["anytime"]:
-        tables += score_agreement.anytime_tables(score_agreement.anytime(result, known))
+    tables += _beyond(result, labels, rows, known, references, values, generator_for)
     if confusions:
         found = _seen_through_the_judge(result, held_to, confusions, generator_for, values["draws"])
         result["judge"] = {"files": controls, "cells": output.plain(found)}
@@ -258,18 +246,45 @@ def _published(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _check_beyond(labels: Labels, values: Mapping[str, Any]) -> None:
-    """Refuse another reference, a test of agreement or stopping early for labels they say nothing of."""
+    """Refuse what goes beyond both protocols for labels of which it says nothing."""
     if values["against"] is not None and values["states"] is None:
         raise UserError("against= is what states= is compared with: give states=PATH too, or leave it out")
-    if values["states"] is not None and values["sampling"] != "iid":
-        raise UserError(f"states= is for independent rollouts alone, and sampling={values['sampling']}: leave one of them out")
-    for name in (name for name in ("reference", "stop_width", "epsilon", "anytime") if values[name] not in (None, False)):
+    asked = [name for name in ("reference", "plan", "stop_width", "epsilon", "anytime") if values[name] not in (None, False)]
+    for name in [*asked, *(["states"] if values["states"] is not None else [])]:
         if values["sampling"] != "iid":
             raise UserError(
                 f"{name}= is for independent rollouts alone, and sampling={values['sampling']}: leave one of them out"
             )
+    for name in [*asked, *(["budget"] if values["budget"] is not None else [])]:
         if not labels.cells and not labels.rows:
             raise UserError(f"{name}= is for cells of one setting, and data={values['data']} holds none: leave it out")
+
+
+def _beyond(
+    result: dict[str, Any],
+    labels: Labels,
+    rows: Mapping[str, Mapping[str, Sequence[Row]]],
+    known: score_agreement.Known,
+    references: Mapping[str, score_references.Reference],
+    values: Mapping[str, Any],
+    generator_for: Streams,
+) -> list[Any]:
+    """Write what was asked for beyond both protocols into the cells of `result`, and return its tables."""
+    tables: list[Any] = []
+    if references:
+        streams = lambda name: generator_for(f"reference/{name}")  # noqa: E731
+        tables += score_references.tables(score_references.evaluate(result, references, known, streams, values["draws"]))
+    if values["plan"] is not None:
+        result["plan"] = score_plan.evaluate(known, values["plan"], lambda name: generator_for(f"plan/{name}"))
+        tables += score_plan.tables(result["plan"])
+    if values["stop_width"] is not None:
+        tables += score_early.tables(score_early.evaluate(result, labels, rows, known, values["stop_width"]))
+    if values["epsilon"] is not None:
+        agreed = score_agreement.equivalence(result, known, values["epsilon"], values["rate"])
+        tables += score_agreement.equivalence_tables(agreed, values["rate"])
+    if values["anytime"]:
+        tables += score_agreement.anytime_tables(score_agreement.anytime(result, known))
+    return tables
 
 
 def _swept_rows(labels: Labels, held_to: policy.Policy | None, by: str) -> tuple[conditions.Swept, list[str]]:

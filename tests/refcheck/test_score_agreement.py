@@ -60,7 +60,7 @@ def test_both_for_pawbench_too(tmp_path):
     assert "equivalence" not in held.result["pawbench"]["tracks"]["coverage"]["models"]["m"]["scenes"][0]
 
 
-@pytest.mark.parametrize("key", [{"epsilon": 0.1}, {"anytime": True}])
+@pytest.mark.parametrize("key", [{"epsilon": 0.1}, {"anytime": True}, {"plan": 0.1}])
 def test_they_are_refused_where_they_say_nothing(tmp_path, key):
     name = next(iter(key))
     policy = policy_of(scenes=1, repeats=10)
@@ -69,6 +69,8 @@ def test_they_are_refused_where_they_say_nothing(tmp_path, key):
         answer(**held, partial=True, sampling="quota", **key)
     with pytest.raises(UserError, match=f"{name}= is for cells of one setting"):
         answer(data="guidance", **key)
+    with pytest.raises(UserError, match="budget= is for cells of one setting"):
+        answer(data="guidance", budget="10")
 
 
 def test_a_plan_looks_at_references_alone(tmp_path):
