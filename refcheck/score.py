@@ -139,9 +139,10 @@ def run(request: Request) -> Answer:
     rows = policy.check_rows(labels.rows, held_to) if held_to and labels.rows else {}
     known = score_references.known_scenes(held_to, calibench=bool(labels.cells))
     references, read = ({}, {}) if values["reference"] is None else score_references.read_references(values["reference"], known)
+    states, more = (None, {}) if values["states"] is None else score_states.read(values["states"], values["against"])
     result: dict[str, Any] = {
         "protocols": {},
-        "inputs": labels.files | read,
+        "inputs": labels.files | read | more,
         "ignored": labels.ignored,
         "draws": values["draws"],
         "models": {},
@@ -158,18 +159,18 @@ def run(request: Request) -> Answer:
         sum(len(cells) for cells in (*labels.swept.values(), *swept_rows.values()))
         + 2 * len(labels.cells)
         + len(rows) * (len(held_to.scenes) if held_to else 0)
+        + (len(states.states.nulls) if states else 0)
     )
 
     def generator_for(name: str) -> Generator:
         """Each cell's draws are its own: no cell's figures depend on which other cells were read."""
         return generator(values["seed"], "score", name, 0, VALUES)
 
-    if values["states"] is not None:
-        streams = lambda name: generator_for(f"states/{name}")  # noqa: E731
-        result["states"], read = score_states.evaluate(values["states"], values["against"], streams, values["draws"])
-        result["inputs"] |= read
-        tables += score_states.tables(result["states"])
     with request.progress("score", steps) as advance:
+        if states is not None:
+            streams = lambda name: generator_for(f"states/{name}")  # noqa: E731
+            result["states"] = score_states.evaluate(states, streams, values["draws"], advance)
+            tables += score_states.tables(result["states"])
         if labels.swept or swept_rows:
             shared = (values["by"], generator_for, values["draws"], advance)
             sweeps = conditions.evaluate(labels.swept, *shared)

@@ -30,7 +30,7 @@ from refcheck.untrusted import Problems, Strict, check_name, parse_json, parse_m
 
 DRAWS = 2_000
 """At most so many permutations of each test."""
-MOST = 100_000
+MOST = 50_000
 """States of one comparison: their permutations are drawn `DRAWS` times."""
 Quantity = Literal["value", "angle"]
 DISTANCES: dict[Quantity, tuple[Distance, ...]] = {"value": ("wasserstein", "energy", "kuiper"), "angle": ("kuiper",)}
@@ -144,40 +144,61 @@ def read_laws(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     return laws, {str(path): sha256((text or "").encode()).hexdigest()}
 
 
-def evaluate(
-    path: Path, reference: Path | None, generator_for: Callable[[str], Generator], draws: int
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return every cell's distances from its reference with p and BH (over the cells, by distance), and files read.
+@dataclass(frozen=True)
+class Compared:
+    """States with what they are compared with: `samples` or `laws` by scene; neither for angles against the uniform."""
 
-    Against a sample (CSV) p is by permutation; against a law (JSON), or for angles without a reference the uniform law on
-    the circle, Kuiper's distance of F(x) from the uniform, by Monte Carlo. Raises `UserError`.
+    states: States
+    samples: Mapping[str, FloatArray]
+    laws: Mapping[str, Any]
+
+
+def read(path: Path, against: Path | None) -> tuple[Compared, dict[str, str]]:
+    """Read states and what they are compared with, a CSV of states or a JSON of laws; and the files' digests.
+
+    Raises `UserError` for a scene without a reference, values without any, or more than can be permuted.
     """
     states, files = read_states(path)
-    sample, laws = None, dict[str, Any]()
-    if reference is not None and reference.suffix.lower() == ".json":
-        laws, read = read_laws(reference)
-        files |= read
-    elif reference is not None:
-        sample, read = read_states(reference, reference=True)
-        files |= read
-        if sample.quantity != states.quantity:
-            raise UserError(f"{reference}: holds {sample.quantity}s, and {path} {states.quantity}s: give both as one of them")
+    samples, laws = dict[str, FloatArray](), dict[str, Any]()
+    if against is not None and against.suffix.lower() == ".json":
+        laws, more = read_laws(against)
+        files |= more
+    elif against is not None:
+        other, more = read_states(against, reference=True)
+        files |= more
+        if other.quantity != states.quantity:
+            raise UserError(f"{against}: holds {other.quantity}s, and {path} {states.quantity}s: give both as one of them")
+        samples = _samples(other)
     elif states.quantity == "value":
         raise UserError(f"states={path} holds values, which need against=: a CSV of other states, or a JSON of laws")
-    against = _samples(sample) if sample else {}
-    missing = sorted({scene for scene, _ in states.nulls} - (against.keys() | laws.keys())) if reference is not None else []
+    problems = []
+    missing = sorted({scene for scene, _ in states.nulls} - (samples.keys() | laws.keys())) if against is not None else []
     if missing:
-        raise UserError(f"{reference}: has no reference of scene {', '.join(shown(scene) for scene in missing)}")
-    cells, every = list[dict[str, Any]](), list[dict[str, Any]]()
-    for (scene, model), nulls in states.nulls.items():
-        mine = np.array(states.values.get((scene, model), []))
-        other = against.get(scene)
-        size = mine.size + (0 if other is None else other.size)
+        problems.append(f"{against}: has no reference of scene {', '.join(shown(scene) for scene in missing)}")
+    for (scene, model), values in states.values.items():
+        size = len(values) + (samples[scene].size if scene in samples else 0)
         if size > MOST:
-            raise UserError(
+            problems.append(
                 f"states={path}: {shown(scene)}, {shown(model)} has {size} states with its reference, at most {MOST}"
             )
-        tests = _tests(mine, other, laws.get(scene), states.quantity, generator_for(f"{model}/{scene}"), min(draws, DRAWS))
+    if problems:
+        raise UserError(*problems)
+    return Compared(states, samples, laws), files
+
+
+def evaluate(
+    compared: Compared, generator_for: Callable[[str], Generator], draws: int, step: Callable[[int], Any] = lambda count: None
+) -> dict[str, Any]:
+    """Return every cell's distances from its reference with p, and BH over the cells by distance. `step(1)` after each cell.
+
+    Against a sample p is by permutation; against a law, or for angles without a reference the uniform law on the circle, it
+    is of Kuiper's distance of F(x) from the uniform, by Monte Carlo.
+    """
+    states, cells, every = compared.states, list[dict[str, Any]](), list[dict[str, Any]]()
+    for (scene, model), nulls in states.nulls.items():
+        mine = np.array(states.values.get((scene, model), []))
+        other, law = compared.samples.get(scene), compared.laws.get(scene)
+        tests = _tests(mine, other, law, states.quantity, generator_for(f"{model}/{scene}"), min(draws, DRAWS))
         held = [{"kind": t.kind, "value": float(t.statistic), "p": float(t.p), "draws": t.draws} for t in tests]
         every += held
         reference_n = None if other is None else int(other.size)
@@ -187,9 +208,10 @@ def evaluate(
                 **{"reference": "law" if other is None else "sample", "reference_n": reference_n, "distances": held},
             }
         )
+        step(1)
     for kind in DISTANCES[states.quantity]:
         adjust(entry for entry in every if entry["kind"] == kind)
-    return {"quantity": states.quantity, "cells": cells}, files
+    return {"quantity": states.quantity, "cells": cells}
 
 
 def _samples(states: States) -> dict[str, FloatArray]:

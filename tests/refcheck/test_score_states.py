@@ -94,6 +94,11 @@ def test_what_is_wrong_is_told(tmp_path, samples):
         answer(states=paths["states"])
     with pytest.raises(UserError, match="give states=PATH too"):
         answer(data=CSV, against=paths["against"])
+    with pytest.raises(UserError, match=r"holds values, and .* angles: give both as one of them"):
+        answer(states=write(tmp_path / "a.csv", "scene,model,angle", [("board", "m", 1)]), against=paths["against"])
+    many = write(tmp_path / "many.csv", "scene,model,angle", [("board", "m", 1)] * 50_001)
+    with pytest.raises(UserError, match="has 50001 states with its reference, at most 50000"):
+        answer(states=many)
     laws = tmp_path / "laws.json"
     for law, message in (
         ({"dist": "norm", "parameters": {"scale": -1}}, "outside norm's range"),
