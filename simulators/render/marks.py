@@ -90,7 +90,7 @@ class Ink:
         least = min([height for height, text in zip(heights, texts, strict=True) if text >= 0], default=1.0)
         for sector, text, own in zip(material.sectors, texts, heights, strict=True):
             end += sector.share
-            height = min(own, 1.25 * least)  # much alike all around
+            height = min(own, 1.4 * least)  # much alike all around
             color = self._linear(sector.color)
             bright = float(color @ (0.2126, 0.7152, 0.0722))  # white letters on a dark sector: the larger contrast
             rows.append((end, *color, float(text), height, float(bright < 0.18)))

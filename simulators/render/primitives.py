@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simulators.render import raster_shapes as shapes
 from simulators.render import textures
@@ -13,7 +14,7 @@ from simulators.render.marks import Ink
 from simulators.rotation import Array, multiply, rotate
 from simulators.world import Body, Box, Capsule, Cylinder, Lathe, Material, Part, Shape, Sphere, Vec3
 
-WIDTH = 33  # columns of `prims`
+WIDTH = 34  # columns of `prims`
 SMOOTH = math.cos(math.radians(35.0))  # a lathe's segments that meet at less are shaded as one curve
 _SHAPES = {Box: shapes.BOX, Sphere: shapes.SPHERE, Cylinder: shapes.CYLINDER, Capsule: shapes.CAPSULE}
 
@@ -88,6 +89,7 @@ def rows_of(part: Part, mark: int = -1) -> list[tuple[list[int], Array, Vec3]]:
             cone[25:33] = piece
             cone[26], cone[28] = piece[1] - middle, piece[3] - middle
             wide, high = max(piece[0], piece[2]), abs(piece[3] - piece[1]) / 2.0
+            cone[33] = min(piece[0], piece[2])
             cone[12:15], cone[16] = (wide, wide, high), math.hypot(wide, high) * 1.0000001
             rows.append(([shapes.CONE, code, *tail[1:]], cone, (0.0, 0.0, middle)))
         return rows
@@ -98,10 +100,25 @@ def rows_of(part: Part, mark: int = -1) -> list[tuple[list[int], Array, Vec3]]:
     return [([_SHAPES[type(shape)], *tail], row, (0.0, 0.0, 0.0))]
 
 
-class Primitives:
-    """The primitives of some bodies, posed by `place`; what is written on them goes to `ink`."""
+def _clusters(places: Array, most: int = 6) -> list[NDArray[np.int64]]:
+    """Split rows of `places` (n, d) into runs of at most `most` that are near to one another, halving the widest spread."""
+    pending, done = [np.arange(len(places))], []
+    while pending:
+        some = pending.pop()
+        if len(some) <= most:
+            done.append(some)
+            continue
+        spread = np.ptp(places[some], axis=0)
+        order = some[np.argsort(places[some, int(np.argmax(spread))], kind="stable")]
+        pending += [order[len(order) // 2 :], order[: len(order) // 2]]
+    return [some for some in done if len(some)]
 
-    def __init__(self, bodies: Sequence[Body], ink: Ink) -> None:
+
+class Primitives:
+    """The primitives of some bodies, posed by `place` in groups that stay together; what is written goes to `ink`."""
+
+    def __init__(self, bodies: Sequence[Body], ink: Ink, *, still: bool) -> None:
+        """Group the bodies' primitives: of one body, or where all stand `still`, of any."""
         made = [
             (i, part, *row)
             for i, body in enumerate(bodies)
@@ -109,11 +126,23 @@ class Primitives:
             for mark in [ink.add(part)]
             for row in rows_of(part, mark)
         ]
-        self.owner = np.array([i for i, *_ in made], np.int64)
-        self.kinds = np.array([kind for _, _, kind, _, _ in made], np.int64).reshape(-1, 5)
-        self.rows = np.array([row for *_, row, _ in made], float).reshape(-1, WIDTH)
-        self.position = np.array([np.add(p.position, rotate(p.quaternion, at)) for _, p, _, _, at in made]).reshape(-1, 3)
-        self.quaternion = np.array([p.quaternion for _, p, *_ in made], float).reshape(-1, 4)
+        owner = np.array([i for i, *_ in made], np.int64)
+        kinds = np.array([kind for _, _, kind, _, _ in made], np.int64).reshape(-1, 5)
+        rows = np.array([row for *_, row, _ in made], float).reshape(-1, WIDTH)
+        position = np.array([np.add(p.position, rotate(p.quaternion, at)) for _, p, _, _, at in made]).reshape(-1, 3)
+        quaternion = np.array([p.quaternion for _, p, *_ in made], float).reshape(-1, 4)
+        centre = position
+        if still:
+            pos, quat = (np.array([getattr(b, name) for b in bodies], float) for name in ("position", "quaternion"))
+            centre = pos[owner] + rotate(quat[owner], position) if len(made) else position
+        # the size is one more direction, so that a table does not join the dice on it
+        places = np.column_stack([centre, 2.0 * rows[:, 16]])
+        whole = [np.arange(len(made))] if still else [np.flatnonzero(owner == i) for i in range(len(bodies))]
+        runs = [some[run] for some in whole for run in _clusters(places[some])]
+        order = np.concatenate([*runs, np.zeros(0, np.int64)])
+        self.starts = np.concatenate([[0], np.cumsum([len(run) for run in runs])]).astype(np.int64)
+        self.owner, self.kinds, self.rows = owner[order], kinds[order], rows[order]
+        self.position, self.quaternion = position[order], quaternion[order]
 
     def place(self, pos: Array, quat: Array) -> Array:
         """Return `prims` for bodies at `pos` (B, 3) and `quat` (B, 4)."""
@@ -124,3 +153,18 @@ class Primitives:
         for axis in range(3):
             prims[:, 3 + axis : 12 : 3] = rotate(turn, np.eye(3)[axis])
         return prims
+
+    def groups(self, prims: Array, rects: NDArray[np.int64], first: int = 0) -> Array:
+        """Return `groups` for `prims` that cover `rects` (n, 4), the first of them being primitive number `first`."""
+        starts, sizes = self.starts[:-1], np.diff(self.starts)
+        groups = np.empty((len(starts), 10))
+        if not len(starts):
+            return groups
+        centre = np.add.reduceat(prims[:, :3], starts, axis=0) / sizes[:, None]
+        offset = prims[:, :3] - np.repeat(centre, sizes, axis=0)
+        reach = np.sqrt(np.sum(offset * offset, axis=-1)) + prims[:, 16]
+        groups[:, :3], groups[:, 3] = centre, np.maximum.reduceat(reach, starts) * 1.0000001
+        groups[:, 4], groups[:, 5] = first + starts, first + starts + sizes
+        groups[:, 6:8] = np.minimum.reduceat(rects[:, :2], starts, axis=0)
+        groups[:, 8:10] = np.maximum.reduceat(rects[:, 2:], starts, axis=0)
+        return groups

@@ -5,6 +5,8 @@ It refuses to know what any state is called. Conventions are the Camera's; pixel
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,6 +36,20 @@ def _disc_directions(light: Light) -> Array:
     return np.ascontiguousarray(rays.reshape(SHADOW_RAYS, 4, 3).transpose(1, 0, 2))
 
 
+@dataclass(frozen=True)
+class _Posed:
+    """Primitives where they are: the arrays that `raster_kernels` tells of."""
+
+    kinds: NDArray[np.int64]
+    prims: Array
+    rects: NDArray[np.int64]
+    groups: Array
+
+    def and_then(self, other: _Posed) -> _Posed:
+        """Return these and `other`, whose groups count on from these."""
+        return _Posed(*(np.concatenate([getattr(self, one), getattr(other, one)]) for one in self.__dataclass_fields__))
+
+
 class RasterCanvas:
     """One world, camera and light, prepared: see `Canvas`."""
 
@@ -50,20 +66,19 @@ class RasterCanvas:
         self._light = np.array([*direction, np.tan(light.softness), light.ambient, world.scale])
         self._directions = _disc_directions(light)
         ink = Ink(linear)
-        fixed, self._moving = Primitives(world.fixed, ink), Primitives(world.moving, ink)
+        fixed, self._moving = Primitives(world.fixed, ink, still=True), Primitives(world.moving, ink, still=False)
         self._ink = ink.numbers()
-        self._fixed_prims = fixed.place(
+        prims = fixed.place(
             np.array([b.position for b in world.fixed], float).reshape(-1, 3),
             np.array([b.quaternion for b in world.fixed], float).reshape(-1, 4),
         )
-        self._fixed_rects = self._rects(self._fixed_prims)
-        self._fixed_kinds = fixed.kinds
-        self._kinds = np.concatenate([fixed.kinds, self._moving.kinds])
+        rects = self._rects(prims)
+        self._fixed = _Posed(fixed.kinds, prims, rects, fixed.groups(prims, rects))
         shape = (camera.height, camera.width)
         self._depth = np.full((*shape, kernels.SAMPLES), np.inf)
         self._ident = np.full((*shape, kernels.SAMPLES), -1, np.int32)
         self._background = np.zeros((*shape, 3), np.uint8)
-        self._trace(self._background, 0, 0, self._fixed_kinds, self._fixed_prims, self._fixed_rects, reuse=False)
+        self._trace(self._background, 0, 0, self._fixed, self._depth, self._ident, reuse=False)
         self._tiles = np.empty((-(-camera.height // 8), -(-camera.width // 8), 4))
         kernels.bound_tiles(self._camera, self._depth, self._tiles)
 
@@ -74,49 +89,48 @@ class RasterCanvas:
 
     def region(self, state: State, row: int) -> Region:
         """Return the pixels that what moves, and its shadow, can touch."""
-        moving = self._moving.place(state.pos[row], state.quat[row])
-        return self._region(moving, self._rects(moving))
+        return self._region(self._posed(state, row))
 
     def frame(self, state: State, row: int, region: Region | None = None) -> Image:
         """Draw the whole image, or `region`; only what moved is traced, the rest is the background."""
         whole = (0, 0, self._width, self._height)
         x0, y0, x1, y1 = check_region(whole if region is None else region, self._width, self._height)
         image = self._background[y0:y1, x0:x1].copy()
-        moving = self._moving.place(state.pos[row], state.quat[row])
-        rects = self._rects(moving)
-        changed = self._region(moving, rects)
+        moving = self._posed(state, row)
+        changed = self._region(moving)
         a, b = max(x0, changed[0]), max(y0, changed[1])
         c, d = min(x1, changed[2]), min(y1, changed[3])
         if a < c and b < d:
             piece = np.empty((d - b, c - a, 3), np.uint8)
-            prims, boxes = np.concatenate([self._fixed_prims, moving]), np.concatenate([self._fixed_rects, rects])
-            self._trace(piece, a, b, self._kinds, prims, boxes, reuse=True)
+            self._trace(piece, a, b, self._fixed.and_then(moving), self._depth, self._ident, reuse=True)
             image[b - y0 : d - y0, a - x0 : c - x0] = piece
         return image
 
     def traced(self, state: State, row: int) -> Image:
         """Draw the whole image with no use of the background: what `frame` must equal."""
-        moving = self._moving.place(state.pos[row], state.quat[row])
-        prims = np.concatenate([self._fixed_prims, moving])
-        depth, ident = self._depth.copy(), self._ident.copy()
         image = np.empty_like(self._background)
-        rects = np.concatenate([self._fixed_rects, self._rects(moving)])
-        kernels.trace(
-            image, 0, 0, self._camera, self._kinds, prims, self._ink, rects, len(self._fixed_prims), self._light,
-            self._directions, depth, ident, self._background, False,
-        )  # fmt: skip
+        scene = self._fixed.and_then(self._posed(state, row))
+        self._trace(image, 0, 0, scene, self._depth.copy(), self._ident.copy(), reuse=False)
         return image
 
-    def _trace(self, out: Image, x0: int, y0: int, kinds: NDArray, prims: Array, rects: NDArray, *, reuse: bool) -> None:
+    def _posed(self, state: State, row: int) -> _Posed:
+        prims = self._moving.place(state.pos[row], state.quat[row])
+        rects = self._rects(prims)
+        groups = self._moving.groups(prims, rects, len(self._fixed.prims))
+        return _Posed(self._moving.kinds, prims, rects, groups)
+
+    def _trace(
+        self, out: Image, x0: int, y0: int, scene: _Posed, depth: Array, ident: NDArray[np.int32], *, reuse: bool
+    ) -> None:
         kernels.trace(
-            out, x0, y0, self._camera, kinds, prims, self._ink, rects, len(self._fixed_prims), self._light, self._directions,
-            self._depth, self._ident, self._background, reuse,
+            out, x0, y0, self._camera, scene.kinds, scene.prims, self._ink, scene.groups, scene.rects, len(self._fixed.groups),
+            self._light, self._directions, depth, ident, self._background, reuse,
         )  # fmt: skip
 
-    def _region(self, moving: Array, rects: NDArray) -> Region:
-        """Return the pixels that primitives at `moving`, inside `rects` in the image, can cover or shade."""
-        x0, y0, x1, y1 = kernels.shadowed(self._camera, moving, 0, self._light, self._tiles, self._depth)
-        for a, b, c, d in rects:
+    def _region(self, moving: _Posed) -> Region:
+        """Return the pixels that primitives can cover or shade."""
+        x0, y0, x1, y1 = kernels.shadowed(self._camera, moving.prims, self._light, self._tiles, self._depth)
+        for a, b, c, d in moving.groups[:, 6:10].astype(int):
             if a < c and b < d:
                 x0, y0, x1, y1 = min(x0, a), min(y0, b), max(x1, c), max(y1, d)
         return clip_region((int(x0), int(y0), int(x1), int(y1)), self._width, self._height)

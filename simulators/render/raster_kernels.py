@@ -3,7 +3,8 @@
 A primitive is a row of `kinds` (shape, texture, axis of the grain, 1 where clear, place of its marks in `ink`) and of
 `prims`: position 0:3, rotation 3:12 (row major, body to world), half extents 12:15, fillet 15, bounding radius 16, colour
 17:20 and accent 20:23 (linear), roughness 23, opacity 24, and of a lathe's piece the ends (r0, z0, r1, z1) 25:29 and the
-normals there (nr0, nz0, nr1, nz1) 29:33.
+normals there (nr0, nz0, nr1, nz1) 29:33 and the least r 33. `groups` bounds runs of primitives that are near to one another:
+a ball 0:4, the run 4:6 and the pixels 6:10 that it can cover.
 The camera is a row: position 0:3, right 3:6, down 6:9, forward 9:12, pixels per unit 12 (at depth 1, or orthographic),
 orthographic 13, width 14, height 15. The light: direction 0:3, tangent of its angular radius 3, ambient share 4, unit of length
 5. Every sample is a pure function of its place in the image, so any region agrees with the whole.
@@ -18,7 +19,7 @@ import numpy as np
 from simulators.compiled import jit
 from simulators.render import textures as tx
 from simulators.render.raster_shading import layer, shade
-from simulators.render.raster_shadow import may_shadow
+from simulators.render.raster_shadow import ball_may_shadow, may_shadow
 from simulators.render.raster_shapes import CONE, MISS, cast
 
 SAMPLES = 4
@@ -64,27 +65,34 @@ def encode(v):
 
 
 @jit
-def nearest(kinds, prims, rects, first, px, py, t, who, ox, oy, oz, dx, dy, dz):
-    """Return (t, who) of the nearest of the opaque primitives from `first` on, starting from what was found before."""
-    for i in range(first, len(kinds)):
-        if kinds[i, 3] == 0 and rects[i, 0] <= px < rects[i, 2] and rects[i, 1] <= py < rects[i, 3]:
-            s = cast(kinds, prims, i, ox, oy, oz, dx, dy, dz)
-            if s < t:
-                t, who = s, i
+def nearest(kinds, prims, groups, rects, first, px, py, t, who, ox, oy, oz, dx, dy, dz):
+    """Return (t, who) of the nearest opaque primitive in groups from `first` on, starting from what was found before."""
+    for g in range(first, len(groups)):
+        if groups[g, 6] <= px < groups[g, 8] and groups[g, 7] <= py < groups[g, 9]:
+            for i in range(int(groups[g, 4]), int(groups[g, 5])):
+                if kinds[i, 3] == 0 and rects[i, 0] <= px < rects[i, 2] and rects[i, 1] <= py < rects[i, 3]:
+                    s = cast(kinds, prims, i, ox, oy, oz, dx, dy, dz)
+                    if s < t:
+                        t, who = s, i
     return t, who
 
 
 @jit
-def changed(kinds, prims, rects, moving, light, px, py, t, ox, oy, oz, dx, dy, dz):
-    """Say whether a primitive from `moving` on is in front of what a ray hits at `t`, or may shade it there."""
-    for i in range(moving, len(kinds)):
-        if rects[i, 0] <= px < rects[i, 2] and rects[i, 1] <= py < rects[i, 3]:
-            if cast(kinds, prims, i, ox, oy, oz, dx, dy, dz) < t:
-                return True
+def changed(kinds, prims, groups, rects, first, light, px, py, t, ox, oy, oz, dx, dy, dz):
+    """Say whether a primitive in groups from `first` on is in front of what a ray hits at `t`, or may shade it there."""
+    for g in range(first, len(groups)):
+        if groups[g, 6] <= px < groups[g, 8] and groups[g, 7] <= py < groups[g, 9]:
+            for i in range(int(groups[g, 4]), int(groups[g, 5])):
+                if rects[i, 0] <= px < rects[i, 2] and rects[i, 1] <= py < rects[i, 3]:
+                    if cast(kinds, prims, i, ox, oy, oz, dx, dy, dz) < t:
+                        return True
     if t < MISS:
-        for i in range(moving, len(kinds)):
-            if may_shadow(prims, i, light, ox + t * dx, oy + t * dy, oz + t * dz):
-                return True
+        x, y, z = ox + t * dx, oy + t * dy, oz + t * dz
+        for g in range(first, len(groups)):
+            if ball_may_shadow(groups[g, 0], groups[g, 1], groups[g, 2], groups[g, 3], light, x, y, z):
+                for i in range(int(groups[g, 4]), int(groups[g, 5])):
+                    if may_shadow(prims, i, light, x, y, z):
+                        return True
     return False
 
 
@@ -112,10 +120,10 @@ def through(camera, kinds, prims, ink, rects, light, px, py, limit, ox, oy, oz, 
 
 
 @jit
-def trace(out, x0, y0, camera, kinds, prims, ink, rects, moving, light, directions, depth, ident, known, reuse):
+def trace(out, x0, y0, camera, kinds, prims, ink, groups, rects, moving, light, directions, depth, ident, known, reuse):
     """Draw the pixels of `out` (h, w, 3), whose corner is (x0, y0).
 
-    Primitives from `moving` on move. With `reuse`, `depth` and `ident` (H, W, 4) hold what each sample hits of the
+    Groups from `moving` on move. With `reuse`, `depth` and `ident` (H, W, 4) hold what each sample hits of the
     fixed opaque ones and `known` (H, W, 3) the picture of the fixed ones; a pixel that nothing moving hits or shades is copied
     from there. Without it, both are filled in.
     """
@@ -129,7 +137,7 @@ def trace(out, x0, y0, camera, kinds, prims, ink, rects, moving, light, directio
             if reuse:
                 for k in range(SAMPLES):
                     ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k, 0], py + OFFSETS[k, 1])
-                    if changed(kinds, prims, rects, moving, light, px, py, depth[py, px, k], ox, oy, oz, dx, dy, dz):
+                    if changed(kinds, prims, groups, rects, moving, light, px, py, depth[py, px, k], ox, oy, oz, dx, dy, dz):
                         same = False
                         break
             if same:
@@ -141,14 +149,14 @@ def trace(out, x0, y0, camera, kinds, prims, ink, rects, moving, light, directio
                 t, who = MISS, np.int64(-1)
                 if reuse:
                     t, who = depth[py, px, k], np.int64(ident[py, px, k])
-                t, who = nearest(kinds, prims, rects, first, px, py, t, who, ox, oy, oz, dx, dy, dz)
+                t, who = nearest(kinds, prims, groups, rects, first, px, py, t, who, ox, oy, oz, dx, dy, dz)
                 if not reuse:
                     depth[py, px, k], ident[py, px, k] = t, who
                 if who < 0:
                     r, g, b = backdrop(dx, dy, dz)
                 else:
                     size = footprint(camera, t)
-                    r, g, b = shade(kinds, prims, ink, who, light, directions, k, ox, oy, oz, dx, dy, dz, t, size)
+                    r, g, b = shade(kinds, prims, groups, ink, who, light, directions, k, ox, oy, oz, dx, dy, dz, t, size)
                 if clear:
                     a, c, e, keep = through(camera, kinds, prims, ink, rects, light, px, py, t, ox, oy, oz, dx, dy, dz)
                     r, g, b = a + keep * r, c + keep * g, e + keep * b
@@ -159,8 +167,8 @@ def trace(out, x0, y0, camera, kinds, prims, ink, rects, moving, light, directio
 
 
 @jit
-def shadowed(camera, prims, moving, light, tiles, depth):
-    """Return (x0, y0, x1, y1): the pixels of the background that primitives from `moving` on can shade.
+def shadowed(camera, prims, light, tiles, depth):
+    """Return (x0, y0, x1, y1): the pixels of the background that `prims` can shade.
 
     `tiles` (h, w, 4) bounds the background's hit points of each 8x8 pixels by a ball (centre, radius; below 0: none).
     """
@@ -171,10 +179,11 @@ def shadowed(camera, prims, moving, light, tiles, depth):
             if tiles[ty, tc, 3] < 0.0:
                 continue
             bx, by, bz, radius = tiles[ty, tc]
-            for i in range(moving, len(prims)):
+            for i in range(len(prims)):
                 grown[0] = prims[i]
                 grown[0, 12:15] += radius
                 grown[0, 16] += radius
+                grown[0, 33] -= radius
                 if not may_shadow(grown, 0, light, bx, by, bz):
                     continue
                 for py in range(8 * ty, min(8 * ty + 8, depth.shape[0])):

@@ -94,7 +94,7 @@ def surface(kinds, prims, ink, i, x, y, z, nx, ny, nz, unit, footprint):
 
 
 @jit
-def shade(kinds, prims, ink, i, light, directions, group, ox, oy, oz, dx, dy, dz, t, footprint):
+def shade(kinds, prims, groups, ink, i, light, directions, sample, ox, oy, oz, dx, dy, dz, t, footprint):
     """Return the linear colour that a ray sees of primitive `i` at distance `t`."""
     wx, wy, wz = ox + t * dx, oy + t * dy, oz + t * dz
     x, y, z = to_local(prims, i, wx - prims[i, 0], wy - prims[i, 1], wz - prims[i, 2])
@@ -109,7 +109,7 @@ def shade(kinds, prims, ink, i, light, directions, group, ox, oy, oz, dx, dy, dz
         key = 0.0
     if key > 0.0:
         e = 1.0e-7 * light[5]
-        key *= lit(kinds, prims, i, light, directions, group, wx + e * gx, wy + e * gy, wz + e * gz)
+        key *= lit(kinds, prims, groups, i, light, directions, sample, wx + e * gx, wy + e * gy, wz + e * gz)
     ambient, rough = light[4], max(prims[i, 23], 0.25)
     turn = 2.0 * (dx * nx + dy * ny + dz * nz)
     mx, my, mz = dx - turn * nx, dy - turn * ny, dz - turn * nz  # the mirrored ray

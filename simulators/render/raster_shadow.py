@@ -11,18 +11,40 @@ GLASS_PASSES = 0.92  # of the light that meets a clear pane upright: twice 4 % g
 
 
 @jit
-def may_shadow(prims, i, light, x, y, z):
-    """Say whether a primitive can stand between a point and any part of the light. Errs towards yes."""
-    ox, oy, oz = x - prims[i, 0], y - prims[i, 1], z - prims[i, 2]
-    r, spread = prims[i, 16], light[3]
+def ball_may_shadow(cx, cy, cz, r, light, x, y, z):
+    """Say whether anything in a ball (centre, radius `r`) can stand between a point and any part of the light."""
+    ox, oy, oz = x - cx, y - cy, z - cz
     square = ox * ox + oy * oy + oz * oz
     along = -(ox * light[0] + oy * light[1] + oz * light[2])
     if along < -r:
         return False
     # how far a ray to the disc's edge strays from the middle one
-    e = (math.sqrt(square) + r) * spread * 1.001 + 1.0e-9 * light[5]
-    if square - along * along > (r + e) ** 2:
+    e = (math.sqrt(square) + r) * light[3] * 1.001 + 1.0e-9 * light[5]
+    return square - along * along <= (r + e) ** 2
+
+
+@jit
+def _in_the_hollow(prims, i, e, ox, oy, oz, dx, dy, dz):
+    """Say whether a ray stays clear of a lathe's piece, by `e` [m] at least, while it is as high as that: inside of it."""
+    hollow, high = prims[i, 33] - e, prims[i, 14] + e
+    if hollow <= 0.0:
         return False
+    near, far = (-high - oz) / dz, (high - oz) / dz
+    if not abs(dz) > 1.0e-9:
+        return False
+    near, far = max(min(near, far), 0.0), max(near, far)
+    a, b, c, d = ox + near * dx, oy + near * dy, ox + far * dx, oy + far * dy
+    return max(a * a + b * b, c * c + d * d) < hollow * hollow  # the distance from the axis is largest at an end
+
+
+@jit
+def may_shadow(prims, i, light, x, y, z):
+    """Say whether a primitive can stand between a point and any part of the light. Errs towards yes."""
+    if not ball_may_shadow(prims[i, 0], prims[i, 1], prims[i, 2], prims[i, 16], light, x, y, z):
+        return False
+    ox, oy, oz = x - prims[i, 0], y - prims[i, 1], z - prims[i, 2]
+    spread = light[3]
+    e = (math.sqrt(ox * ox + oy * oy + oz * oz) + prims[i, 16]) * spread * 1.001 + 1.0e-9 * light[5]
     ox, oy, oz = to_local(prims, i, ox, oy, oz)
     dx, dy, dz = to_local(prims, i, light[0], light[1], light[2])
     for _ in range(3):  # where the middle ray leaves the grown box bounds how far others stray in it: grow it by that, again
@@ -30,27 +52,31 @@ def may_shadow(prims, i, light, x, y, z):
         if near > far or far <= 0.0:
             return False
         e = min(e, far * spread * 1.001 + 1.0e-9 * light[5])
-    return True
+    return not _in_the_hollow(prims, i, e, ox, oy, oz, dx, dy, dz)
 
 
 @jit
-def lit(kinds, prims, own, light, directions, group, x, y, z):
+def lit(kinds, prims, groups, own, light, directions, sample, x, y, z):
     """Return the share of the light's disc that a point of primitive `own` sees.
 
     A clear primitive dims what passes; two dim one another's light evenly. A convex shape does not shade itself.
     """
     blocked, count, dimmed = 0, directions.shape[1], False
-    for i in range(len(kinds)):
-        if (i == own and kinds[i, 0] != CONE) or not may_shadow(prims, i, light, x, y, z):
+    for g in range(len(groups)):
+        first, last = int(groups[g, 4]), int(groups[g, 5])
+        if last - first > 1 and not ball_may_shadow(groups[g, 0], groups[g, 1], groups[g, 2], groups[g, 3], light, x, y, z):
             continue
-        if kinds[i, 3] > 0:
-            dimmed = True
-            continue
-        for k in range(count):
-            if not (blocked >> k) & 1:
-                dx, dy, dz = directions[group, k, 0], directions[group, k, 1], directions[group, k, 2]
-                if cast(kinds, prims, i, x, y, z, dx, dy, dz) < MISS:
-                    blocked |= 1 << k
+        for i in range(first, last):
+            if (i == own and kinds[i, 0] != CONE) or not may_shadow(prims, i, light, x, y, z):
+                continue
+            if kinds[i, 3] > 0:
+                dimmed = True
+                continue
+            for k in range(count):
+                if not (blocked >> k) & 1:
+                    dx, dy, dz = directions[sample, k, 0], directions[sample, k, 1], directions[sample, k, 2]
+                    if cast(kinds, prims, i, x, y, z, dx, dy, dz) < MISS:
+                        blocked |= 1 << k
     free = 0
     for k in range(count):
         free += 1 - ((blocked >> k) & 1)
@@ -62,7 +88,7 @@ def lit(kinds, prims, own, light, directions, group, x, y, z):
             met = 0
             for k in range(count):
                 if not (blocked >> k) & 1:
-                    dx, dy, dz = directions[group, k, 0], directions[group, k, 1], directions[group, k, 2]
+                    dx, dy, dz = directions[sample, k, 0], directions[sample, k, 1], directions[sample, k, 2]
                     if cast(kinds, prims, i, x, y, z, dx, dy, dz) < MISS:
                         met += 1
             share *= 1.0 - met / free * (1.0 - GLASS_PASSES * (1.0 - prims[i, 24]))

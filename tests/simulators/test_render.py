@@ -366,15 +366,15 @@ def test_the_share_of_light_equals_casting_every_ray_at_everything():
     from simulators.render.raster_shapes import cast
 
     canvas = RasterCanvas(*WORLDS["raster"], Light(softness=0.15))
-    moving = canvas._moving.place(*(v[0] for v in (nominal_state(tabletop()).pos, nominal_state(tabletop()).quat)))
-    prims = np.concatenate([canvas._fixed_prims, moving])
+    scene = canvas._fixed.and_then(canvas._posed(nominal_state(tabletop()), 0))
+    kinds, prims = scene.kinds, scene.prims
     rng = np.random.default_rng(4)
     partly = 0
     for point in rng.uniform((-0.12, -0.12, 1e-4), (0.12, 0.12, 0.05), (1500, 3)):
         directions = canvas._directions[1]
-        hits = [np.isfinite([cast(canvas._kinds, prims, i, *point, *d) for d in directions]) for i in range(len(prims))]
+        hits = [np.isfinite([cast(kinds, prims, i, *point, *d) for d in directions]) for i in range(len(prims))]
         share = 1.0 - np.any(hits, axis=0).mean()
-        assert lit(canvas._kinds, prims, -1, canvas._light, canvas._directions, 1, *point) == pytest.approx(share)
+        assert lit(kinds, prims, scene.groups, -1, canvas._light, canvas._directions, 1, *point) == pytest.approx(share)
         for i, hit in enumerate(hits):
             assert may_shadow(prims, i, canvas._light, *point) or not hit.any()
         partly += 0 < share < 1
