@@ -14,17 +14,16 @@ FACE_BIAS = 1e-6  # m: an axis across two edges must be this much better than a 
 
 
 @jit
-def corner(half, turn, number, out):
-    """Write corner `number` (0 to 7) of a box from its centre, in world axes (3,), into `out`."""
-    x = half[0] if number & 1 else -half[0]
-    y = half[1] if number & 2 else -half[1]
-    z = half[2] if number & 4 else -half[2]
+def set_corners(half, turns, b, out):
+    """Write the corners (8, 3) of box `b` from its centre, in world axes, into `out`; `turns` (B, 3, 3)."""
     for i in range(3):
-        out[i] = turn[i, 0] * x + turn[i, 1] * y + turn[i, 2] * z
+        x, y, z = turns[b, i, 0] * half[0], turns[b, i, 1] * half[1], turns[b, i, 2] * half[2]
+        for number in range(8):
+            out[number, i] = (x if number & 1 else -x) + (y if number & 2 else -y) + (z if number & 4 else -z)
 
 
 @jit
-def add_contact(contacts, pairs, count, a, b, point, pos_a, pos_b, normal, sign, gap):
+def _add_contact(contacts, pairs, count, a, b, point, pos_a, pos_b, normal, sign, gap):
     """Append the contact at `point` (3,) whose normal towards body `a` is `sign` times `normal`; return the new count."""
     if count == len(contacts):
         return count
@@ -86,7 +85,7 @@ def touch_boxes(
         return count, apart
     if which >= 6:
         _edge_point(pos_a, turn_a, half_a, (which - 6) // 3, pos_b, turn_b, half_b, (which - 6) % 3, axis, polygon)
-        return add_contact(contacts, pairs, count, a, b, polygon[0], pos_a, pos_b, axis, 1.0, apart), apart
+        return _add_contact(contacts, pairs, count, a, b, polygon[0], pos_a, pos_b, axis, 1.0, apart), apart
     if which < 3:  # the face is a's: outwards is away from the axis, which points to a
         points = _meet_face(pos_a, turn_a, half_a, which, -1.0, pos_b, turn_b, half_b, axis, polygon, clipped)
         pos, half, outwards = pos_a, half_a[which], -1.0
@@ -99,7 +98,7 @@ def touch_boxes(
         for k in range(3):
             gap += outwards * axis[k] * (point[k] - pos[k])
         if gap <= margin:
-            count = add_contact(contacts, pairs, count, a, b, point, pos_a, pos_b, axis, 1.0, gap)
+            count = _add_contact(contacts, pairs, count, a, b, point, pos_a, pos_b, axis, 1.0, gap)
     return count, apart
 
 

@@ -15,11 +15,13 @@ from simulators.compiled import jit
 from simulators.device import ON_EDGE, UNDECIDED, Device, Launches, Rollouts
 from simulators.devices.die import FACT_OF_SIDE, FLAT, Die
 from simulators.engines.loop import READ_RATE, BlowUpError
-from simulators.kernels.boxes import add_contact, corner, touch_boxes
+from simulators.kernels.boxes import set_corners, touch_boxes
 from simulators.kernels.frames import Columns, assemble, bodies_at, frame_times, is_rest, reaches, rest_distance, still_since
 from simulators.kernels.impulses import (
     CONTACT_NUMBERS,
     GAP,
+    NORMAL,
+    POINT_A,
     ROW_NUMBERS,
     TARGET,
     inverse_inertia,
@@ -33,7 +35,7 @@ MARGIN = 20e-6  # m: corners closer than this touch; a thousandth of a die
 SHORTEST = 2e-6  # s: time goes on by at least this, whatever is about to touch
 BOUNCE_SPEED = 0.05  # m/s: slower approaches do not rebound, as in the Bullet engine
 PUSH_OUT = 0.1  # share of an overlap that is taken back a step
-QUIET_SPEED, QUIET_STEPS = 1e-4, 8  # m/s of every surface, in so many steps on three contacts or more: it lies for good
+QUIET_SPEED, QUIET_STEPS = 1e-3, 4  # m/s of every surface, in so many steps on three contacts or more: it lies for good
 MOST_CONTACTS = 48
 
 
@@ -140,30 +142,29 @@ def _near_table(
     `pull` [m/s^2] is the most that a corner is accelerated relative to the centre. Planes serve but near the table's edge or
     the top of a wall, where the die meets the box itself.
     """
-    body = bodies[b]
     walls = len(centres) > 1
-    spin = math.sqrt(body[10] ** 2 + body[11] ** 2 + body[12] ** 2)
-    fastest = math.sqrt(body[7] ** 2 + body[8] ** 2 + body[9] ** 2) + spin * reach
+    spin = math.sqrt(bodies[b, 10] ** 2 + bodies[b, 11] ** 2 + bodies[b, 12] ** 2)
+    fastest = math.sqrt(bodies[b, 7] ** 2 + bodies[b, 8] ** 2 + bodies[b, 9] ** 2) + spin * reach
     known = False
     for plane in range(5 if walls else 1):
         # Floor, then the walls at -x, +x, -y, +y in the order of the table's parts.
         axis = 2 if plane == 0 else (plane - 1) // 2
         sign = -1.0 if plane in (2, 4) else 1.0
-        centre = sign * (body[axis] - centres[plane, axis]) - halves[plane, axis]
-        speed = sign * body[7 + axis]
+        centre = sign * (bodies[b, axis] - centres[plane, axis]) - halves[plane, axis]
+        speed = sign * bodies[b, 7 + axis]
         fall = gravity if plane == 0 else 0.0
         if centre > 1.2 * reach:
             safe = min(safe, _time_to(centre - reach, speed, fall))
             continue
         if plane == 0:
             whole = walls or (
-                abs(body[0]) + reach < halves[0, 0] and abs(body[1]) + reach < halves[0, 1]
+                abs(bodies[b, 0]) + reach < halves[0, 0] and abs(bodies[b, 1]) + reach < halves[0, 1]
             )
         else:
-            whole = body[2] + reach < centres[plane, 2] + halves[plane, 2]
+            whole = bodies[b, 2] + reach < centres[plane, 2] + halves[plane, 2]
         if not whole:
             count, apart = touch_boxes(
-                body[:3], turns[b], half, centres[plane], identity, halves[plane], b, -1, MARGIN, contacts, pairs, count,
+                bodies[b, :3], turns[b], half, centres[plane], identity, halves[plane], b, -1, MARGIN, contacts, pairs, count,
                 work[0], work[1:17], work[17:33],
             )  # fmt: skip
             if apart > MARGIN:
@@ -171,29 +172,27 @@ def _near_table(
             continue
         if not known:
             known = True
-            for k in range(8):
-                corner(half, turns[b], k, corners[k])
+            set_corners(half, turns, b, corners)
         for k in range(8):
-            offset = corners[k]
-            gap = centre + sign * offset[axis]
+            gap = centre + sign * corners[k, axis]
             if axis == 0:
-                turning = body[11] * offset[2] - body[12] * offset[1]
+                turning = bodies[b, 11] * corners[k, 2] - bodies[b, 12] * corners[k, 1]
             elif axis == 1:
-                turning = body[12] * offset[0] - body[10] * offset[2]
+                turning = bodies[b, 12] * corners[k, 0] - bodies[b, 10] * corners[k, 2]
             else:
-                turning = body[10] * offset[1] - body[11] * offset[0]
+                turning = bodies[b, 10] * corners[k, 1] - bodies[b, 11] * corners[k, 0]
             parting = speed + sign * turning
             if gap > MARGIN:
                 most = fall + pull
                 h = gap - 0.5 * MARGIN
                 if h + safe * (parting - 0.5 * most * safe) < 0.0:  # a parabola from above zero: it crosses once
                     safe = _time_to(h, parting, most)
-                continue
-            work[0, 0], work[0, 1], work[0, 2] = 0.0, 0.0, 0.0
-            work[0, axis] = sign
-            for i in range(3):
-                work[1, i] = body[i] + offset[i]
-            count = add_contact(contacts, pairs, count, b, -1, work[1], body[:3], centres[plane], work[0], 1.0, gap)
+            elif count < MOST_CONTACTS:
+                for i in range(3):
+                    contacts[count, POINT_A + i], contacts[count, NORMAL + i] = corners[k, i], 0.0
+                contacts[count, NORMAL + axis], contacts[count, GAP] = sign, gap
+                pairs[count, 0], pairs[count, 1] = b, -1
+                count += 1
     return count, safe
 
 
@@ -285,7 +284,7 @@ def _roll(
                     if count:
                         impact = False
                         for k in range(count):
-                            speed = normal_speed(bodies, contacts[k], pairs[k, 0], pairs[k, 1])
+                            speed = normal_speed(bodies, contacts, pairs, k)
                             contacts[k, TARGET] = -restitution * speed if speed < -BOUNCE_SPEED else 0.0
                             impact |= speed < -BOUNCE_SPEED
                             hit[pairs[k, 0]] = True
@@ -300,7 +299,7 @@ def _roll(
                         for k in range(count):
                             a, b = pairs[k, 0], pairs[k, 1]
                             pull = gravity + pulls[a] + (pulls[b] if b >= 0 else 0.0)
-                            lasts = 2.0 * normal_speed(bodies, contacts[k], a, b) / pull
+                            lasts = 2.0 * normal_speed(bodies, contacts, pairs, k) / pull
                             if lasts < step:
                                 held[a], any_held = True, True
                                 supports[a] += 1

@@ -13,9 +13,10 @@ from simulators.compiled import jit
 # and the normal speed [m/s] that the solver leaves at least.
 POINT_A, POINT_B, NORMAL, GAP, TARGET, CONTACT_NUMBERS = 0, 3, 6, 9, 10, 11
 # Columns of one direction of a contact: the direction, for a and for b its arm r x d and what a unit impulse adds to the
-# spin, the speed along d that a unit impulse makes, and the impulse so far.
-ARM_A, SPIN_A, ARM_B, SPIN_B, MOBILITY, IMPULSE, ROW_NUMBERS = 3, 6, 9, 12, 15, 16, 17
+# spin, the impulse that makes a unit of speed along d, and the impulse so far.
+ARM_A, SPIN_A, ARM_B, SPIN_B, INERTIA, IMPULSE, ROW_NUMBERS = 3, 6, 9, 12, 15, 16, 17
 TANGENT_SLIP = 1e-9  # m/s: slower, a slip has no direction
+TOLERANCE = 1e-4  # m/s
 
 
 @jit
@@ -100,65 +101,72 @@ def _to_body(body, vx, vy, vz):
 
 
 @jit
-def normal_speed(bodies, contact, a, b):
-    """Return how fast [m/s] the bodies of a contact (negative `b`: what is fixed) part along its normal."""
-    speed = _point_speed(bodies[a], contact, POINT_A)
-    return speed if b < 0 else speed - _point_speed(bodies[b], contact, POINT_B)
+def normal_speed(bodies, contacts, pairs, i):
+    """Return how fast [m/s] the bodies of contact `i` part along its normal."""
+    vx, vy, vz = _parting(bodies, contacts, pairs, i)
+    return vx * contacts[i, 6] + vy * contacts[i, 7] + vz * contacts[i, 8]
 
 
 @jit
-def _point_speed(body, contact, at):
-    rx, ry, rz = contact[at], contact[at + 1], contact[at + 2]
-    wx, wy, wz = body[10], body[11], body[12]
-    return (
-        contact[6] * (body[7] + wy * rz - wz * ry)
-        + contact[7] * (body[8] + wz * rx - wx * rz)
-        + contact[8] * (body[9] + wx * ry - wy * rx)
-    )
+def _parting(bodies, contacts, pairs, i):
+    """Return the velocity of body a at contact `i` relative to that of b (negative: fixed)."""
+    a, b = pairs[i, 0], pairs[i, 1]
+    rx, ry, rz = contacts[i, 0], contacts[i, 1], contacts[i, 2]
+    vx = bodies[a, 7] + bodies[a, 11] * rz - bodies[a, 12] * ry
+    vy = bodies[a, 8] + bodies[a, 12] * rx - bodies[a, 10] * rz
+    vz = bodies[a, 9] + bodies[a, 10] * ry - bodies[a, 11] * rx
+    if b >= 0:
+        rx, ry, rz = contacts[i, 3], contacts[i, 4], contacts[i, 5]
+        vx -= bodies[b, 7] + bodies[b, 11] * rz - bodies[b, 12] * ry
+        vy -= bodies[b, 8] + bodies[b, 12] * rx - bodies[b, 10] * rz
+        vz -= bodies[b, 9] + bodies[b, 10] * ry - bodies[b, 11] * rx
+    return vx, vy, vz
 
 
 @jit
-def _row(row, contact, a, b, inverse_mass, inertias):
-    """Fill in what a unit impulse along the row's direction does."""
-    dx, dy, dz = row[0], row[1], row[2]
-    mobility = inverse_mass
+def _row(rows, i, k, contacts, pairs, inverse_mass, inertias):
+    """Fill in what a unit impulse along direction `k` of contact `i` does."""
+    dx, dy, dz = rows[i, k, 0], rows[i, k, 1], rows[i, k, 2]
+    mobility = 0.0
     for side in range(2):
-        body = a if side == 0 else b
+        body = pairs[i, side]
         if body < 0:
             continue
         at, arm = (POINT_A, ARM_A) if side == 0 else (POINT_B, ARM_B)
-        rx, ry, rz = contact[at], contact[at + 1], contact[at + 2]
+        rx, ry, rz = contacts[i, at], contacts[i, at + 1], contacts[i, at + 2]
         cx, cy, cz = ry * dz - rz * dy, rz * dx - rx * dz, rx * dy - ry * dx
-        row[arm], row[arm + 1], row[arm + 2] = cx, cy, cz
-        inertia = inertias[body]
-        for i in range(3):
-            row[arm + 3 + i] = inertia[i, 0] * cx + inertia[i, 1] * cy + inertia[i, 2] * cz
-        mobility += cx * row[arm + 3] + cy * row[arm + 4] + cz * row[arm + 5]
-        if side == 1:
-            mobility += inverse_mass
-    row[MOBILITY], row[IMPULSE] = mobility, 0.0
+        rows[i, k, arm], rows[i, k, arm + 1], rows[i, k, arm + 2] = cx, cy, cz
+        for m in range(3):
+            rows[i, k, arm + 3 + m] = inertias[body, m, 0] * cx + inertias[body, m, 1] * cy + inertias[body, m, 2] * cz
+        mobility += inverse_mass + cx * rows[i, k, arm + 3] + cy * rows[i, k, arm + 4] + cz * rows[i, k, arm + 5]
+    rows[i, k, INERTIA], rows[i, k, IMPULSE] = 1.0 / mobility, 0.0
 
 
 @jit
-def _speed(bodies, row, a, b):
-    one = bodies[a]
-    speed = row[0] * one[7] + row[1] * one[8] + row[2] * one[9]
-    speed += row[3] * one[10] + row[4] * one[11] + row[5] * one[12]
+def _speed(bodies, rows, i, k, a, b):
+    speed = (
+        (rows[i, k, 0] * bodies[a, 7] + rows[i, k, 1] * bodies[a, 8])
+        + (rows[i, k, 2] * bodies[a, 9] + rows[i, k, 3] * bodies[a, 10])
+        + (rows[i, k, 4] * bodies[a, 11] + rows[i, k, 5] * bodies[a, 12])
+    )
     if b >= 0:
-        other = bodies[b]
-        speed -= row[0] * other[7] + row[1] * other[8] + row[2] * other[9]
-        speed -= row[9] * other[10] + row[10] * other[11] + row[11] * other[12]
+        speed -= (
+            (rows[i, k, 0] * bodies[b, 7] + rows[i, k, 1] * bodies[b, 8])
+            + (rows[i, k, 2] * bodies[b, 9] + rows[i, k, 9] * bodies[b, 10])
+            + (rows[i, k, 10] * bodies[b, 11] + rows[i, k, 11] * bodies[b, 12])
+        )
     return speed
 
 
 @jit
-def _push(bodies, row, a, b, inverse_mass, impulse):
-    for i in range(3):
-        bodies[a, 7 + i] += impulse * inverse_mass * row[i]
-        bodies[a, 10 + i] += impulse * row[SPIN_A + i]
-        if b >= 0:
-            bodies[b, 7 + i] -= impulse * inverse_mass * row[i]
-            bodies[b, 10 + i] -= impulse * row[SPIN_B + i]
+def _push(bodies, rows, i, k, a, b, inverse_mass, impulse):
+    for m in range(3):
+        bodies[a, 7 + m] += impulse * inverse_mass * rows[i, k, m]
+        bodies[a, 10 + m] += impulse * rows[i, k, SPIN_A + m]
+    if b >= 0:
+        for m in range(3):
+            bodies[b, 7 + m] -= impulse * inverse_mass * rows[i, k, m]
+            bodies[b, 10 + m] -= impulse * rows[i, k, SPIN_B + m]
 
 
 @jit
@@ -167,23 +175,12 @@ def solve(bodies, contacts, pairs, count, rows, inverse_mass, inertias, friction
 
     Projected Gauss-Seidel, as in Bullet: each normal speed ends at its target or above with an impulse that only pushes, and
     the two tangential ones stop the slip as far as the cone of Coulomb friction allows. `contacts` (N, 11), `pairs` (N, 2),
-    `rows` (N, 3, 17) is working memory, `inertias` (B, 3, 3) the inverse tensors in world axes. It ends when a round changes
-    no speed by a micrometre a second, or after `iterations`.
+    `rows` (N, 3, 17) is working memory, `inertias` (B, 3, 3) the inverse tensors in world axes. It ends when no
+    impulse of a round is worth `TOLERANCE` of a body's speed, or after `iterations`.
     """
     for i in range(count):
-        contact, a, b = contacts[i], pairs[i, 0], pairs[i, 1]
-        nx, ny, nz = contact[NORMAL], contact[NORMAL + 1], contact[NORMAL + 2]
-        one = bodies[a]
-        rx, ry, rz = contact[0], contact[1], contact[2]
-        vx = one[7] + one[11] * rz - one[12] * ry
-        vy = one[8] + one[12] * rx - one[10] * rz
-        vz = one[9] + one[10] * ry - one[11] * rx
-        if b >= 0:
-            other = bodies[b]
-            rx, ry, rz = contact[3], contact[4], contact[5]
-            vx -= other[7] + other[11] * rz - other[12] * ry
-            vy -= other[8] + other[12] * rx - other[10] * rz
-            vz -= other[9] + other[10] * ry - other[11] * rx
+        nx, ny, nz = contacts[i, NORMAL], contacts[i, NORMAL + 1], contacts[i, NORMAL + 2]
+        vx, vy, vz = _parting(bodies, contacts, pairs, i)
         vn = vx * nx + vy * ny + vz * nz
         tx, ty, tz = vx - vn * nx, vy - vn * ny, vz - vn * nz
         size = math.sqrt(tx * tx + ty * ty + tz * tz)
@@ -194,33 +191,33 @@ def solve(bodies, contacts, pairs, count, rows, inverse_mass, inertias, friction
                 tx, ty, tz = ny, -nx, 0.0
             size = math.sqrt(tx * tx + ty * ty + tz * tz)
         tx, ty, tz = tx / size, ty / size, tz / size
-        row = rows[i]
-        row[0, 0], row[0, 1], row[0, 2] = nx, ny, nz
-        row[1, 0], row[1, 1], row[1, 2] = tx, ty, tz
-        row[2, 0], row[2, 1], row[2, 2] = ny * tz - nz * ty, nz * tx - nx * tz, nx * ty - ny * tx
+        rows[i, 0, 0], rows[i, 0, 1], rows[i, 0, 2] = nx, ny, nz
+        rows[i, 1, 0], rows[i, 1, 1], rows[i, 1, 2] = tx, ty, tz
+        rows[i, 2, 0], rows[i, 2, 1], rows[i, 2, 2] = ny * tz - nz * ty, nz * tx - nx * tz, nx * ty - ny * tx
         for k in range(3):
-            _row(row[k], contact, a, b, inverse_mass, inertias)
+            _row(rows, i, k, contacts, pairs, inverse_mass, inertias)
     for _ in range(iterations):
         change = 0.0
         for i in range(count):
-            a, b, row = pairs[i, 0], pairs[i, 1], rows[i]
-            mobility, before = row[0, MOBILITY], row[0, IMPULSE]
-            after = max(0.0, before + (contacts[i, TARGET] - _speed(bodies, row[0], a, b)) / mobility)
+            a, b = pairs[i, 0], pairs[i, 1]
+            before = rows[i, 0, IMPULSE]
+            lacking = contacts[i, TARGET] - _speed(bodies, rows, i, 0, a, b)
+            after = max(0.0, before + lacking * rows[i, 0, INERTIA])
             if after != before:
-                _push(bodies, row[0], a, b, inverse_mass, after - before)
-                row[0, IMPULSE] = after
-                change = max(change, abs(after - before) * mobility)
+                _push(bodies, rows, i, 0, a, b, inverse_mass, after - before)
+                rows[i, 0, IMPULSE] = after
+                change = max(change, abs(after - before))
             if friction == 0.0 or (after == 0.0 and before == 0.0):
                 continue
-            was_1, was_2 = row[1, IMPULSE], row[2, IMPULSE]
-            now_1 = was_1 - _speed(bodies, row[1], a, b) / row[1, MOBILITY]
-            now_2 = was_2 - _speed(bodies, row[2], a, b) / row[2, MOBILITY]
+            was_1, was_2 = rows[i, 1, IMPULSE], rows[i, 2, IMPULSE]
+            now_1 = was_1 - _speed(bodies, rows, i, 1, a, b) * rows[i, 1, INERTIA]
+            now_2 = was_2 - _speed(bodies, rows, i, 2, a, b) * rows[i, 2, INERTIA]
             size, most = math.sqrt(now_1 * now_1 + now_2 * now_2), friction * after
             if size > most:
                 now_1, now_2 = now_1 * most / size, now_2 * most / size
-            _push(bodies, row[1], a, b, inverse_mass, now_1 - was_1)
-            _push(bodies, row[2], a, b, inverse_mass, now_2 - was_2)
-            row[1, IMPULSE], row[2, IMPULSE] = now_1, now_2
-            change = max(change, abs(now_1 - was_1) * row[1, MOBILITY], abs(now_2 - was_2) * row[2, MOBILITY])
-        if change < 1e-6:
+            _push(bodies, rows, i, 1, a, b, inverse_mass, now_1 - was_1)
+            _push(bodies, rows, i, 2, a, b, inverse_mass, now_2 - was_2)
+            rows[i, 1, IMPULSE], rows[i, 2, IMPULSE] = now_1, now_2
+            change = max(change, abs(now_1 - was_1), abs(now_2 - was_2))
+        if change * inverse_mass < TOLERANCE:
             break
