@@ -1,0 +1,1 @@
+"""Published and exact facts that a device of ours is held to, each with its citation."""
