@@ -28,8 +28,8 @@ def problems(device: Device, camera: Camera, stream: str) -> list[str]:
     camera = dataclasses.replace(camera, width=WIDTH, height=HEIGHT)
     start = device.start(launch_block(device.random, 0, stream, 0))
     pos, quat = world.poses(0.0)
-    nominal = drawn(world, camera, pos[None], quat[None])
-    moved = drawn(world, camera, start.pos, start.quat) - nominal
+    nominal = drawn(world, camera, *as_seen(world, pos[None], quat[None]))
+    moved = drawn(world, camera, *as_seen(world, start.pos, start.quat)) - nominal
     farthest = float(np.sqrt(np.sum(moved[:LAUNCHES] ** 2, axis=-1)).max(initial=0.0))
     spread = float(moved.std(axis=0).max(initial=0.0))
     told = []
@@ -43,6 +43,18 @@ def problems(device: Device, camera: Camera, stream: str) -> list[str]:
         f"`device.random` {' and '.join(told)}: every launch must start from the same picture; make impulses or timing random "
         "instead, or declare what is hidden"
     ]
+
+
+def as_seen(world: World, pos: Array, quat: Array) -> tuple[Array, Array]:
+    """Return the poses with bodies that look alike put in order of height: which is which cannot be seen."""
+    pos, quat = pos.copy(), quat.copy()
+    names = [body.name for body in world.moving]
+    for group in world.alike:
+        which = np.array([names.index(name) for name in group])
+        order = which[np.argsort(pos[:, which, 2], axis=1, kind="stable")]
+        pos[:, which] = np.take_along_axis(pos, order[:, :, None], axis=1)
+        quat[:, which] = np.take_along_axis(quat, order[:, :, None], axis=1)
+    return pos, quat
 
 
 def drawn(world: World, camera: Camera, pos: Array, quat: Array) -> Array:

@@ -111,6 +111,8 @@ def _honest(scene: Scene) -> list[str]:
     """Return where a launch could stand in for the mechanism: by what the picture shows, or by drawing few values."""
     problems = frame0.problems(scene.device, scene.camera, scene.stream)
     if scene.basis == "mechanism":
+        if scene.device.world().alike:
+            problems.append("`basis` is 'mechanism', but the device hides which of its bodies is where: that is 'hidden_state'")
         problems += [
             f"`device.random.{name}.dist` is {law.dist!r}, a discrete law: under basis 'mechanism' a launch varies "
             "continuously, else the draw decides and not the physics; a hidden draw before frame 0 is basis 'hidden_state'"

@@ -155,14 +155,17 @@ def _law(at: str, law: object) -> tuple[Distribution, list[str]]:
         shapes = [s.strip() for s in (family.shapes or "").split(",") if s.strip()]
         needed = [*shapes, "loc", "scale"] if isinstance(family, scipy.stats.rv_continuous) else [*shapes, "loc"]
         problems += [f"`{at}.{key}` is missing: {name} takes {', '.join(needed)}" for key in needed if key not in numbers]
+        size = numbers.get("size", 1)
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= 100_000:
+            problems.append(f"`{at}.size` is {size!r}: it must be a whole number from 1 to 100000, of independent values")
         for key in numbers:
-            if key not in needed:
+            if key not in (*needed, "size"):
                 problems.append(
                     f"`{at}.{key}` is not a parameter of {name}{suggest(key, needed)}; it takes {', '.join(needed)}"
                 )
     if problems:
         return STAND_IN, problems
-    as_floats = {key: _floats(value) for key, value in numbers.items()}  # 0 and 0.0 are the same physics: one digest
+    as_floats = {key: value if key == "size" else _floats(value) for key, value in numbers.items()}  # 0 and 0.0 are the same physics: one digest
     try:
         return Distribution.of({"dist": name, **as_floats}), []
     except ValueError as error:

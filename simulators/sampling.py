@@ -25,6 +25,8 @@ VALUES, ACT = 0, 1
 class Distribution:
     """A distribution of `scipy.stats` by its name, with its own parameters, in the units of what it stands for.
 
+    A parameter `size` is ours: a vector of that many independent values.
+
     >>> Distribution.of({"dist": "norm", "loc": 0.0, "scale": 0.5e-3})
     Distribution(dist='norm', parameters=(('loc', 0.0), ('scale', 0.0005)))
     """
@@ -37,7 +39,7 @@ class Distribution:
         if self.dist.startswith("_") or isinstance(family, type) or not hasattr(family, "rvs"):  # a type is scipy's own base
             raise ValueError(f"`dist` must be the name of a scipy.stats distribution, got {self.dist!r}")
         try:
-            sample = np.asarray(_frozen(self).rvs(size=4, random_state=Generator(Philox(0))))
+            sample = self.draw(4, Generator(Philox(0)))
         except (TypeError, ValueError) as error:
             raise ValueError(f"scipy.stats.{self.dist} refuses {dict(self.parameters)}: {error}") from error
         if sample.ndim not in (1, 2) or not np.all(np.isfinite(sample)):
@@ -50,6 +52,17 @@ class Distribution:
         return cls(str(config.get("dist", "")), tuple(sorted(rest.items())))  # type: ignore[arg-type]
 
     @property
+    def size(self) -> int | None:
+        """How many independent values make one draw; None for what the law itself gives."""
+        size = dict(self.parameters).get("size")
+        return None if size is None else int(size)  # type: ignore[arg-type]
+
+    def draw(self, rows: int, generator: Generator) -> Array:
+        """Return `rows` draws, (rows,), or (rows, d) of a vector."""
+        shape = rows if self.size is None else (rows, self.size)
+        return np.asarray(_frozen(self).rvs(size=shape, random_state=generator), float)
+
+    @property
     def is_discrete(self) -> bool:
         """Whether only countably many values can come out."""
         return isinstance(getattr(scipy.stats, self.dist), scipy.stats.rv_discrete)
@@ -60,12 +73,14 @@ class Distribution:
         if given.get("scale") == 0.0:  # a point, whose mean scipy gives as NaN
             return np.asarray(given.get("loc", 0.0), float)
         mean = _frozen(self).mean
-        return np.asarray(mean() if callable(mean) else mean, float)
+        value = np.asarray(mean() if callable(mean) else mean, float)
+        return value if self.size is None else np.full(self.size, value)
 
 
 @lru_cache(maxsize=256)
 def _frozen(distribution: Distribution):  # scipy's frozen classes share no public base
-    return getattr(scipy.stats, distribution.dist)(**dict(distribution.parameters))
+    given = {name: value for name, value in distribution.parameters if name != "size"}
+    return getattr(scipy.stats, distribution.dist)(**given)
 
 
 def check_seed(seed: int) -> int:
@@ -85,8 +100,7 @@ def generator(seed: int, stream: str, name: str, number: int, kind: int) -> Gene
 def launch_block(random: Mapping[str, Distribution], seed: int, stream: str, block: int) -> dict[str, Array]:
     """Draw the whole block of launches `block * 1024` onwards: each variable (1024,), or (1024, d) for a vector."""
     return {
-        name: np.asarray(_frozen(law).rvs(size=BLOCK, random_state=generator(seed, stream, name, block, VALUES)), float)
-        for name, law in random.items()
+        name: law.draw(BLOCK, generator(seed, stream, name, block, VALUES)) for name, law in random.items()
     }
 
 

@@ -187,7 +187,8 @@ class World:
 
     `moves` (by body name) is the action as a prelude: drawn, never integrated. `watched` names pairs of bodies whose first
     touch is remembered. A loose body whose centre leaves `bounds` (two corners [m]) has left the apparatus. `scale` is
-    the length scale relative to a hand-sized apparatus (dice, coins, boards: 1); tolerances grow with it.
+    the length scale relative to a hand-sized apparatus (dice, coins, boards: 1); tolerances grow with it. `alike` names groups
+    of bodies that cannot be told apart in the source image, cards face down: which of them is where is a hidden state.
     """
 
     bodies: tuple[Body, ...]
@@ -197,6 +198,7 @@ class World:
     gravity: float = 9.81
     planar: bool = False
     scale: float = 1.0
+    alike: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
         names = [body.name for body in self.bodies]

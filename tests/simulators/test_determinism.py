@@ -84,11 +84,11 @@ def test_frame_0_of_64_launches_is_the_source_image(id):
     camera = dataclasses.replace(scene.camera, width=832, height=480)
     world = scene.device.world()
     pos, quat = world.poses(0.0)
-    nominal = frame0.drawn(world, camera, pos[None], quat[None])
+    nominal = frame0.drawn(world, camera, *frame0.as_seen(world, pos[None], quat[None]))
     for seed in (0, 1):
         start: State = scene.device.start(launch_block(scene.device.random, seed, scene.stream, 0))
         assert np.all(start.time == 0.0)
-        moved = frame0.drawn(world, camera, start.pos[:64], start.quat[:64]) - nominal
+        moved = frame0.drawn(world, camera, *frame0.as_seen(world, start.pos[:64], start.quat[:64])) - nominal
         assert np.sqrt(np.sum(moved**2, axis=-1)).max() <= 2.0
         # The sd of 64 normal draws has a relative error of 9 %: a spread of .6 px exceeds 1.4 times that less than once in 1e4.
         assert moved.std(axis=0).max() <= 0.6 * 1.4
@@ -98,8 +98,10 @@ def test_frame_0_of_64_launches_is_the_source_image(id):
 def test_launches_differ_where_it_is_random(id):
     """Else frame 0 would be one picture for the wrong reason."""
     scene = load_scene(id)
-    start = scene.device.start(launch_block(scene.device.random, 0, scene.stream, 0))
-    assert len(np.unique(np.concatenate([start.pos, start.vel, start.omega], axis=-1)[:64], axis=0)) == 64
+    launch = launch_block(scene.device.random, 0, scene.stream, 0)
+    start = scene.device.start(launch)
+    rows = [a.reshape(len(a), -1) for a in (start.pos, start.vel, start.omega, *launch.values())]
+    assert len(np.unique(np.concatenate(rows, axis=-1)[:64], axis=0)) == 64
 
 
 def test_the_frame_0_check_sees_a_ball_that_is_elsewhere():
