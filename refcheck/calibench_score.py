@@ -32,7 +32,7 @@ from refcheck.intervals import CellCounts, corrected_bootstrap_mntv, percentile_
 from refcheck.labels import Labels
 from refcheck.metrics import Cell, FloatArray
 from refcheck.missing import null_bounds
-from refcheck.ordered import ordered_test
+from refcheck.ordered import Distance, ordered_test
 from refcheck.power import smallest_detectable
 
 Step = Callable[[int], Any]
@@ -40,6 +40,7 @@ EXTRACTION = "calibench"
 """The published way from a clip to a bin: three calls, decided by `labels.decided`."""
 
 
+IN_A_ROW: tuple[Distance, ...] = ("wasserstein", "energy")
 INTERVAL_DRAWS = 10_000
 """At most so many redraws for the interval beside one TVD."""
 COVERAGE_LIMIT = 5000
@@ -61,7 +62,7 @@ class _Scored:
 
     `beyond` is what neither benchmark has: the exact p of chi-square and of the multinomial test where the lattice is small,
     the log of an e-value for H0 p = q that is valid whenever one looks, and for outcomes in a row the Wasserstein distance in
-    bins with its p.
+    bins, and the energy distance, with their p.
     """
 
     cell: Cell
@@ -101,7 +102,8 @@ def evaluate(
         }
         step(len(cells))
     every = [cell for entry in models.values() for cell in entry["cells"].values()]
-    adjust(cell["wasserstein"] for cell in every if "wasserstein" in cell)
+    for kind in IN_A_ROW:
+        adjust(cell[kind] for cell in every if kind in cell)
     tests = {
         "testable": testable,
         "rate": settings.rate,
@@ -135,10 +137,10 @@ def _score_cell(
         "p_multinomial": exact_multinomial_p_value(held.counts, q) if exact else None,
         "log_e": float(log_e_value(held.counts, q)),
     }
-    if scene in ORDERED:
-        stream = generator_for(f"ordered/{model}/{scene}")
-        test = ordered_test(held.counts, q, stream, positions=np.arange(q.size), draws=min(settings.draws, INTERVAL_DRAWS))
-        beyond["wasserstein"] = {"value": test.statistic, "p": test.p, "draws": test.draws}
+    for kind in IN_A_ROW if scene in ORDERED else ():
+        stream = generator_for(f"ordered/{kind}/{model}/{scene}")
+        test = ordered_test(held.counts, q, stream, kind, np.arange(q.size), min(settings.draws, INTERVAL_DRAWS))
+        beyond[kind] = {"value": test.statistic, "p": test.p, "draws": test.draws}
     return _Scored(cell, null.band(), p, scores, (float(interval.low), float(interval.high)), beyond)
 
 

@@ -194,6 +194,7 @@ def run(request: Request) -> Answer:
             )
             result["power"] = output.plain(calibench_score.power_table(generator_for, values["draws"]))
             tables.append(score_tables.null_table(result["models"], result["power"]))
+            tables += score_tables.ordered_table(result["models"])
             tables += compare.calibench_tables(result["comparisons"])
         if held_to and labels.rows:
             streams = lambda name: generator_for(f"pawbench/{name}")  # noqa: E731

@@ -130,6 +130,31 @@ def cell_tables(models: dict[str, Any], tests: dict[str, Any]) -> list[Table]:
     return tables
 
 
+def ordered_table(models: dict[str, Any]) -> list[Table]:
+    """Return the table of distances that know the order of bins, nothing where no scene has one."""
+    table = empty_table(
+        "CaliBench: outcomes in a row",
+        "Distances that tell a miss by one bin from a miss by ten. Wasserstein: bins that the mass is moved by, on average; "
+        "energy: in its square root. p: of q. BH: over these cells, by distance.",
+        *("scene", "model", "Wasserstein", "p", "BH", "energy", "p", "BH"),
+        left=2,
+    )
+    for model, entry in models.items():
+        for scene, cell in entry["cells"].items():
+            if "wasserstein" in cell:
+                row = [
+                    text
+                    for test in (cell["wasserstein"], cell["energy"])
+                    for text in (
+                        figure(test["value"]),
+                        p_text(test["p"], test["draws"]),
+                        p_text(test["p_benjamini_hochberg"]),
+                    )
+                ]
+                table.add_row(scene, Text(model), *row)
+    return [table] if table.row_count else []
+
+
 def track_tables(evaluation: dict[str, Any]) -> list[Table]:
     """Return a table of models for each track, and for calibration the scenes of a few models with floors and bands."""
     tables = []

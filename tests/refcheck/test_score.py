@@ -226,7 +226,10 @@ def test_e_values_and_distances_in_bins(published):
     # 27 in bin 6 and 2 in bin 8, of 29: the mean distance between the distribution functions, summed over bins.
     q = [math.comb(10, i) / 1024 for i in range(11)]
     counts = published.result["models"]["happyhorse"]["cells"]["galton_board"]["counts"]
-    ends = zip(itertools.accumulate(counts), itertools.accumulate(q), strict=True)
+    ends = list(zip(itertools.accumulate(counts), itertools.accumulate(q), strict=True))
     expected = sum(abs(x / 29 - p) for x, p in ends)
     assert cells["galton_board"]["wasserstein"]["value"] == pytest.approx(expected)
     assert cells["galton_board"]["wasserstein"]["p"] < 0.05
+    squared = 2 * sum((x / 29 - p) ** 2 for x, p in ends)
+    assert cells["galton_board"]["energy"]["value"] == pytest.approx(math.sqrt(squared))
+    assert "outcomes in a row" in drawn(published.tables)
