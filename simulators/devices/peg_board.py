@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from functools import cached_property
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -15,12 +16,14 @@ from simulators.devices.checks import check_fields, laws
 from simulators.devices.regions import Region, read_regions
 from simulators.rotation import IDENTITY, Array
 from simulators.sampling import Distribution
-from simulators.world import Body, Box, Cylinder, Material, Move, Part, Quat, Sphere, Surface, Vec3, World
+from simulators.world import Body, Box, Capsule, Cylinder, Material, Move, Part, Quat, Sphere, Surface, Vec3, World
 
 CLEARANCE = 2.2  # ball radii: the narrowest passage a board may have; anything tighter is a jam in waiting
 ALONG_Y: Quat = tuple(rotation.about((1.0, 0.0, 0.0), math.pi / 2.0).tolist())
 HOLD = 0.5  # s: how long before the release a clip starts
 SLIDE = 3.3  # the gate slides for that many times sqrt(ball radius / 9.81 m/s^2) before the release, and as long after it
+Lattice = Literal["full", "triangle", "funnel", "row", "empty"]
+Look = Literal["wood", "metal", "flat"]
 TRAVEL = 5.0  # ball radii: with `SLIDE`, fast enough that the plate never cuts into the falling ball
 
 
@@ -31,10 +34,13 @@ class PegBoard:
     Setup (SI): `rows` of pegs of `peg_radius`, `spacing` apart and staggered by half of it, rows `row_spacing` apart;
     `rows` + 1 bins as wide as the spacing, `bin_depth` deep, their dividers half a row below the last pegs (too near for
     the ball to pass between); side walls at the outer bins' outer edges. `lattice` is `full` (every row spans the board;
-    a peg that would leave the ball no passage at the wall is left out) or `triangle` (1, 2, 3 ... pegs). The ball of
-    `ball_radius` and `ball_density` waits `drop` above the first row's centres and `offset` to the right of the middle.
-    `restitution` and `friction` are those of the ball with pegs, walls and dividers, `floor_restitution` with the bins'
-    floor, a lining on which alone the ball has `rolling_friction` [m]. `look` is `wood` or `flat` and changes no physics.
+    a peg that would leave the ball no passage at the wall is left out), `triangle` (1, 2, 3 ... pegs, nothing beside them),
+    `funnel` (the triangle between two rails, which run where the next pegs of its rows would stand), `row` (the last row of
+    the triangle alone: one peg above each divider) or `empty` (no pegs). The ball of `ball_radius` and `ball_density` waits
+    `drop` above the first row's centres and `offset` to the right of the middle. `restitution` and `friction` are those of
+    the ball with pegs, walls and dividers, `floor_restitution` with the bins' floor, a lining on which alone the ball has
+    `rolling_friction` [m]. `look` is `wood`, `metal` or `flat`, and `sign` is written on a plate above the board; neither
+    changes the physics.
     Random at the launch: `release_x` [m], where the ball lies on the gate, measured from its nominal place.
     Outcomes: the bins, "1" leftmost. A state shows one once the whole ball is below the tops of the dividers.
     No outcome: `stuck` (at rest on a peg), `left_apparatus` (over a wall), `unsettled`.
@@ -56,8 +62,9 @@ class PegBoard:
     readout: Readout
     random: Mapping[str, Distribution]
     offset: float = 0.0
-    lattice: Literal["full", "triangle"] = "full"
-    look: Literal["wood", "flat"] = field(default="wood", metadata={"physics": False})
+    lattice: Lattice = "full"
+    look: Look = field(default="wood", metadata={"physics": False})
+    sign: str = field(default="", metadata={"physics": False})
 
     version: ClassVar[int] = 1
     variables: ClassVar[tuple[str, ...]] = ("release_x",)
@@ -83,8 +90,8 @@ class PegBoard:
         under = self.row_spacing / 2.0 - 1.5 * self.peg_radius
         return [
             (whole and self.rows >= 1, "rows", "must be an integer of at least 1"),
-            (self.lattice in ("full", "triangle"), "lattice", "must be 'full' or 'triangle'"),
-            (self.look in ("wood", "flat"), "look", "must be 'wood' or 'flat'"),
+            (self.lattice in get_args(Lattice), "lattice", f"must be one of {', '.join(get_args(Lattice))}"),
+            (self.look in get_args(Look), "look", f"must be one of {', '.join(get_args(Look))}"),
             (self.readout in ("first", "rest"), "readout", "must be 'first' or 'rest'"),
             (
                 self.spacing - 2.0 * self.peg_radius >= passage,
@@ -145,11 +152,26 @@ class PegBoard:
             if self.lattice == "full":
                 while (count + 1) * self.spacing / 2.0 <= outermost:  # two more still leave a passage at the walls
                     count += 2
+            elif self.lattice == "empty" or (self.lattice == "row" and row < self.rows - 1):
+                count = 0
             centres += [((j - (count - 1) / 2.0) * self.spacing, self.row_height(row)) for j in range(count)]
         return centres
 
+    def rails(self) -> list[tuple[float, float, float, float]]:
+        """Return (x, z, x, z) of both ends of each rail [m]: beside the triangle of a funnel, and upright beside its neck."""
+        if self.lattice != "funnel":
+            return []
+        neck, foot = self.row_height(-1), self.row_height(self.rows - 1)
+        slope = (self.spacing / 2.0, neck, self.half_width, foot)
+        upright = (self.spacing / 2.0, neck, self.spacing / 2.0, max(neck, self.release_height))
+        return [(side * a, b, side * c, d) for side in (-1.0, 1.0) for a, b, c, d in (slope, upright)]
+
     def world(self) -> World:
-        """Return back plate, frame, floor, dividers, pegs, ball and gate."""
+        """Return back plate, frame, floor, dividers, pegs, rails, ball, gate and sign."""
+        return self._world
+
+    @cached_property
+    def _world(self) -> World:
         look = LOOKS[self.look]
         depth, wall, ball = 2.4 * self.ball_radius, 0.3 * self.spacing, self.ball_radius
         width, top = 2.0 * self.half_width, self.release_height + 2.5 * ball
@@ -174,6 +196,7 @@ class PegBoard:
             for k in range(self.rows)
         )
         pegs = tuple(Part(Cylinder(self.peg_radius, depth), (x, 0.0, z), ALONG_Y, look["peg"]) for x, z in self.pegs())
+        rails = tuple(self._rail(*ends, look["peg"]) for ends in self.rails())
         mass = self.ball_density * 4.0 / 3.0 * math.pi * ball**3
         released: Vec3 = (self.offset, 0.0, self.release_height)
         gate, move = self._gate(depth, look)
@@ -183,7 +206,7 @@ class PegBoard:
                 Body("frame", walls, surface=surface),
                 Body("floor", (floor,), surface=Surface(soft, self.friction, rolling_friction=self.rolling_friction)),
                 Body("dividers", dividers, surface=surface),
-                Body("pegs", pegs, surface=surface),
+                Body("pegs", pegs + rails, surface=surface),
                 Body(
                     "ball",
                     (Part(Sphere(ball), material=look["ball"]),),
@@ -192,11 +215,27 @@ class PegBoard:
                     surface=surface,
                 ),
                 gate,
+                *((Body("sign", (self._sign(width, top + wall),), collides=False),) if self.sign else ()),
             ),
             bounds=((-side - wall / 2.0, -depth, -wall), (side + wall / 2.0, depth, top + 4.0 * self.drop)),
             moves={"gate": move},
             planar=True,
         )
+
+    def _rail(self, x0: float, z0: float, x1: float, z1: float, material: Material) -> Part:
+        """Return a round rod of a peg's radius between two points of the plane."""
+        lean = math.atan2(x1 - x0, z1 - z0)
+        turn: Quat = tuple(rotation.about((0.0, 1.0, 0.0), lean).tolist())
+        return Part(
+            Capsule(self.peg_radius, math.hypot(x1 - x0, z1 - z0)), ((x0 + x1) / 2.0, 0.0, (z0 + z1) / 2.0), turn, material
+        )
+
+    def _sign(self, width: float, bottom: float) -> Part:
+        """Return the plate with the text, in the middle above the board."""
+        height = 0.2 * width
+        plate = Box((0.8 * width, 0.3 * self.ball_radius, height), 0.1 * self.ball_radius)
+        material = Material((0.97, 0.94, 0.82), "sign", (0.12, 0.14, 0.30), 0.8, label=self.sign)
+        return Part(plate, (0.0, 0.0, bottom + height / 2.0), material=material)
 
     def _gate(self, depth: float, look: Mapping[str, Material]) -> tuple[Body, Move]:
         """Return the gate's plate with its knob, and its slide: its left edge passes under the ball's centre at t = 0."""
@@ -243,6 +282,15 @@ LOOKS: Mapping[str, Mapping[str, Material]] = {
         "ball": Material((0.80, 0.10, 0.12), "plain", (1.0, 0.8, 0.8), 0.12),
         "gate": Material((0.36, 0.38, 0.42), "brushed", (0.28, 0.30, 0.33), 0.4),
         "knob": Material((0.13, 0.14, 0.16), "plain", roughness=0.5),
+    },
+    "metal": {
+        "back": Material((0.70, 0.72, 0.74), "brushed", (0.62, 0.64, 0.67), 0.5),
+        "frame": Material((0.34, 0.36, 0.39), "brushed", (0.28, 0.30, 0.33), 0.4),
+        "divider": Material((0.42, 0.45, 0.49), "plain", (0.3, 0.3, 0.3), 0.35),
+        "peg": Material((0.22, 0.24, 0.27), "plain", (0.3, 0.3, 0.3), 0.3),
+        "ball": Material((0.93, 0.94, 0.96), "plain", (1.0, 1.0, 1.0), 0.08),
+        "gate": Material((0.13, 0.28, 0.52), "plain", (0.1, 0.2, 0.4), 0.4),
+        "knob": Material((0.10, 0.11, 0.13), "plain", roughness=0.5),
     },
     "flat": {
         "back": Material((0.95, 0.95, 0.93), roughness=1.0),

@@ -17,7 +17,7 @@ from simulators.devices.regions import BallRouter
 from simulators.engines.loop import READ_RATE, BlowUpError, check_engine
 from simulators.kernels.frames import Columns, assemble, bodies_at, frame_times, is_rest, rest_distance
 from simulators.kernels.planar_motion import APPROACH, INERTIA, SLOW, contact_rates, falls_through, first_hit, holds, impact
-from simulators.kernels.planar_shapes import CIRCLE, CX, CZ, FRICTION, RESIST, RESTITUTION, SIZE, TX, TZ, edges_of
+from simulators.kernels.planar_shapes import CIRCLE, CX, CZ, FRICTION, RESIST, RESTITUTION, SIZE, TX, TZ, ball_of, edges_of
 
 NONE = -1  # in place of an edge
 BEYOND = 1e-12  # m: how far off an edge or its end a ball is when it leaves it: more than the rounding of any coordinate
@@ -58,6 +58,7 @@ class PlanarBall:
         if not isinstance(device, BallRouter) or device.readout == "strongest":
             raise TypeError(f"the planar ball kernel reads balls by their regions; {type(device).__name__} gives none")
         world = device.world()
+        body, radius = ball_of(world)
         edges = edges_of(world)
         start = bodies_at(launches.start, world.loose)[:, 0]
         if np.any(np.abs(start[:, [3, 5]]) > OUT_OF_PLANE):
@@ -68,12 +69,11 @@ class PlanarBall:
             end = min(end, float(device.end_time))  # type: ignore[arg-type]
         times = frame_times(world, fps, end)
         columns = Columns.empty(len(launches), 1, len(world.watched), len(times))
-        (body,) = (world.moving[i] for i in world.loose)
         regions = np.array([(r.fact, r.x0, r.x1, r.z0, r.z1) for r in device.regions()], float).reshape(-1, 5)
         touched = np.zeros((len(launches), len(world.bodies)), np.bool_)
         failed = roll_all(
             start, edges.kind, edges.values, edges.body, edges.corner, edges.cell, edges.shape, edges.first, edges.members,
-            body.parts[0].shape.radius, world.gravity, np.array(world.bounds, float), regions,
+            radius, world.gravity, np.array(world.bounds, float), regions,
             1.0 / self.steps_per_second, end, reads_end, rest_distance(world), times,
             columns.code, columns.first, columns.settled, columns.gone, columns.end_time, columns.end, touched,
             columns.frames, columns.frame_count,

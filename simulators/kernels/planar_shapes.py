@@ -118,9 +118,7 @@ def outline(part: Part, position: Vec3, quaternion: Quat) -> tuple[tuple[Vec2, .
             i, j = (k for k in range(3) if k != along.index(max(along)))
             return corners(axes[i], size[i] / 2.0 - fillet, axes[j], size[j] / 2.0 - fillet), fillet
         case shape:
-            raise TypeError(
-                f"a {type(shape).__name__} that leans out of the x-z plane has no outline for a planar ball"
-            )
+            raise TypeError(f"a {type(shape).__name__} that leans out of the x-z plane has no outline for a planar ball")
 
 
 def _turned(q: Quat, v: tuple[float, ...]) -> Vec3:
