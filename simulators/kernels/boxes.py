@@ -72,9 +72,7 @@ def separating_axis(pos_a, turn_a, half_a, pos_b, turn_b, half_b, axis):
 
 
 @jit
-def touch_boxes(
-    pos_a, turn_a, half_a, pos_b, turn_b, half_b, a, b, margin, contacts, pairs, count, axis, polygon, clipped
-):
+def touch_boxes(pos_a, turn_a, half_a, pos_b, turn_b, half_b, a, b, margin, contacts, pairs, count, axis, polygon, clipped):
     """Append the contacts of box a with box b (body number negative: fixed) that are less than `margin` [m] open.
 
     Returns the new count and the separation along the best axis. A face is met by the other box's nearest face, clipped to

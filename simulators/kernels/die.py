@@ -32,6 +32,7 @@ from simulators.kernels.impulses import (
 )
 
 MARGIN = 20e-6  # m: corners closer than this touch; a thousandth of a die
+STRIDE = 100e-6  # m: the most that boxes which touch may move before they are looked at again
 SHORTEST = 2e-6  # s: time goes on by at least this, whatever is about to touch
 BOUNCE_SPEED = 0.05  # m/s: slower approaches do not rebound, as in the Bullet engine
 PUSH_OUT = 0.1  # share of an overlap that is taken back a step
@@ -41,25 +42,23 @@ MOST_CONTACTS = 48
 
 @dataclass(frozen=True)
 class DieKernel:
-    """Impulses at corners, for `Die` and `Dice`: flight is exact, contact goes in steps of 1 / `contact_rate` [1/s].
+    """Impulses at corners, for `Die` and `Dice`: flight is exact, contact goes in steps of 1 / `steps_per_second`.
 
     The contact law is the Bullet engine's: restitution where the approach is faster than 5 cm/s, Coulomb friction in its
     cone, all simultaneous contacts by `iterations` of projected Gauss-Seidel. What differs: corners do not dip into the table
     before they rebound. A rollout that does not rest within `time_limit` [s] is `unsettled`.
     """
 
-    contact_rate: int
+    steps_per_second: int
     time_limit: float
     iterations: int = 100
 
     name: ClassVar[str] = "die_kernel"
     version: ClassVar[str] = "1"
-    steps_per_second: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        for name in ("contact_rate", "iterations"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"`{name}` must be larger than 0, got {getattr(self, name)!r}")
+        if not self.iterations > 0:
+            raise ValueError(f"`iterations` must be larger than 0, got {self.iterations!r}")
 
     def integrate(self, device: Device, launches: Launches, fps: float | None) -> Rollouts:
         """Run every row; with `fps` [1/s] record it. Raises `TypeError` for a device other than dice, `BlowUpError`."""
@@ -80,7 +79,7 @@ class DieKernel:
             np.array([part.shape.size for part in table.parts]) / 2.0,  # type: ignore[union-attr]
             np.array([device.restitution, device.friction, device.angular_damping, world.gravity]),
             np.array(world.bounds),
-            np.array([1.0 / self.contact_rate, self.time_limit, rest_distance(world)]),
+            np.array([1.0 / self.steps_per_second, self.time_limit, rest_distance(world)]),
             self.iterations,
             times,
             *_arrays(columns),
@@ -157,9 +156,7 @@ def _near_table(
             safe = min(safe, _time_to(centre - reach, speed, fall))
             continue
         if plane == 0:
-            whole = walls or (
-                abs(bodies[b, 0]) + reach < halves[0, 0] and abs(bodies[b, 1]) + reach < halves[0, 1]
-            )
+            whole = walls or (abs(bodies[b, 0]) + reach < halves[0, 0] and abs(bodies[b, 1]) + reach < halves[0, 1])
         else:
             whole = bodies[b, 2] + reach < centres[plane, 2] + halves[plane, 2]
         if not whole:
@@ -167,8 +164,8 @@ def _near_table(
                 bodies[b, :3], turns[b], half, centres[plane], identity, halves[plane], b, -1, MARGIN, contacts, pairs, count,
                 work[0], work[1:17], work[17:33],
             )  # fmt: skip
-            if apart > MARGIN:
-                safe = min(safe, _time_to(apart - 0.5 * MARGIN, -fastest, gravity))
+            # Where they touch, no bound is known for their other points: they may come as near as STRIDE.
+            safe = min(safe, _time_to(apart - 0.5 * MARGIN if apart > MARGIN else STRIDE, -fastest, gravity))
             continue
         if not known:
             known = True
@@ -198,7 +195,7 @@ def _near_table(
 
 @jit
 def _near_pair(bodies, turns, half, reach, spins, gravity, contacts, pairs, count, safe, work):
-    """Append the contacts of two dice with each other; return count, safe time as `_near_table` does, and whether they touch."""
+    """Append the contacts of two dice with each other; return count and safe time, and whether they touch."""
     distance, closing = 0.0, 0.0
     for k in range(3):
         distance += (bodies[0, k] - bodies[1, k]) ** 2
@@ -210,10 +207,9 @@ def _near_pair(bodies, turns, half, reach, spins, gravity, contacts, pairs, coun
         bodies[0, :3], turns[0], half, bodies[1, :3], turns[1], half, 0, 1, MARGIN, contacts, pairs, count,
         work[0], work[1:17], work[17:33],
     )  # fmt: skip
-    if apart <= MARGIN:
-        return count, safe, True
     closing += (spins[0] + spins[1]) * reach
-    return count, min(safe, _time_to(apart - 0.5 * MARGIN, -closing, gravity)), False
+    near = apart <= MARGIN
+    return count, min(safe, _time_to(STRIDE if near else apart - 0.5 * MARGIN, -closing, gravity)), near
 
 
 @jit

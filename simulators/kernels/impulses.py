@@ -69,7 +69,7 @@ def turn_freely(body, moments, dt):
         _turn(body, wx * dt, wy * dt, wz * dt)
         return
     speed = math.sqrt(wx * wx + wy * wy + wz * wz)
-    substeps = int(math.ceil(speed * abs(dt) / 0.05))
+    substeps = math.ceil(speed * abs(dt) / 0.05)
     if substeps == 0:
         return
     step = dt / substeps

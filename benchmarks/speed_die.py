@@ -1,0 +1,69 @@
+"""Dice by their kernel beside a plain PyBullet loop of the same throw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pybullet
+
+from benchmarks.compare import Comparison
+from scenes.load import load_scene
+from simulators.sampling import launch_block
+
+RATE = 960  # 1/s: see PEER
+PEER = "PyBullet with its defaults at 1/960 s, boxes on a box, until slow for a quarter of a second"
+
+
+def plain(scene_id: str) -> Callable[[int], None]:
+    """Return a function that throws the scene's dice n times with nothing but PyBullet."""
+    scene = load_scene(scene_id)
+    device, world = scene.device, scene.device.world()
+    starts = device.start(launch_block(device.random, 0, scene.stream, 0))
+
+    def throw(n: int) -> None:
+        client = pybullet.connect(pybullet.DIRECT)
+        pybullet.setGravity(0, 0, -9.81, physicsClientId=client)
+        pybullet.setTimeStep(1 / RATE, physicsClientId=client)
+        ids = []
+        for body in (*world.fixed, *(world.moving[i] for i in world.loose)):
+            for part in body.parts:
+                shape = pybullet.createCollisionShape(
+                    pybullet.GEOM_BOX, halfExtents=np.divide(part.shape.size, 2).tolist(), physicsClientId=client
+                )
+                ids.append(pybullet.createMultiBody(body.mass, shape, -1, part.position, physicsClientId=client))
+                pybullet.changeDynamics(
+                    ids[-1],
+                    -1,
+                    restitution=body.surface.restitution**0.5,
+                    lateralFriction=body.surface.friction**0.5,
+                    linearDamping=0,
+                    angularDamping=0,
+                    maxJointVelocity=1e5,
+                    physicsClientId=client,
+                )
+        dice = ids[-len(world.loose) :]
+        for i in range(n):
+            row = i % len(starts)
+            for die, at in zip(dice, world.loose, strict=True):
+                pose = starts.pos[row, at].tolist(), starts.quat[row, at].tolist()
+                pybullet.resetBasePositionAndOrientation(die, *pose, physicsClientId=client)
+                velocity = starts.vel[row, at].tolist(), starts.omega[row, at].tolist()
+                pybullet.resetBaseVelocity(die, *velocity, physicsClientId=client)
+            quiet = steps = 0
+            while steps < 6 * RATE and quiet < RATE / 4:
+                pybullet.stepSimulation(physicsClientId=client)
+                steps += 1
+                if steps % 16 == 0:
+                    speeds = [pybullet.getBaseVelocity(die, physicsClientId=client) for die in dice]
+                    fast = max(abs(x) for vel, omega in speeds for x in (*vel, *(0.01 * w for w in omega)))
+                    quiet = quiet + 16 if fast < 0.01 else 0
+        pybullet.disconnect(client)
+
+    return throw
+
+
+COMPARISONS: tuple[Comparison, ...] = tuple(
+    Comparison(scene, PEER, plain(scene), rollouts, 50.0)
+    for scene, rollouts in (("calibench/dice", 600), ("pawbench/A-02", 600), ("pawbench/A21", 300))
+)
