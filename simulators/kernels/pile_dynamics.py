@@ -1,0 +1,390 @@
+"""Compiled motion of equal balls among boxes and capsules, fixed or driven: soft-sphere contacts in the manner of Cundall.
+
+It refuses to know devices, colours and what a heap of balls may mean.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from simulators.compiled import jit
+from simulators.kernels.frames import is_rest, still_since
+
+BOX, CAPSULE = 0, 1
+STIFFNESS, DAMPING, FRICTION, ROLLING = 0, 1, 2, 3  # of a contact law, the first two per reduced mass: 1/s^2, 1/s, 1, m
+TANGENTIAL = 2.0 / 7.0  # of the normal stiffness and damping: a ball's surface then swings as fast as its centre
+SKIN = 0.5  # ball radii: how far ahead neighbours are listed
+GRIP_RATE = 25.0  # 1/s, of the critically damped pull that a closing hand has on its ball
+
+
+@jit
+def pose_at(time, at, times, places, turns, eased, place, turn):
+    """Write into `place` (3,) and `turn` (4,) where keyframes (K,), (K, 3), (K, 4) are at `time`; return the next `at`.
+
+    `at` is any earlier answer, 0 at first: times ascend from call to call. The same rule as `Move.at`.
+    """
+    last = len(times) - 1
+    while at < last and times[at + 1] <= time:
+        at += 1
+    if time < times[0] or at == last:
+        for k in range(3):
+            place[k] = places[at, k]
+        for k in range(4):
+            turn[k] = turns[at, k]
+        return at
+    share = (time - times[at]) / (times[at + 1] - times[at])
+    if eased:
+        share = share * share * (3.0 - 2.0 * share)
+    for k in range(3):
+        place[k] = places[at, k] + share * (places[at + 1, k] - places[at, k])
+    cosine = 0.0
+    for k in range(4):
+        cosine += turns[at, k] * turns[at + 1, k]
+    sign = -1.0 if cosine < 0.0 else 1.0
+    cosine = abs(cosine)
+    if cosine > 1.0 - 1e-12:
+        a, b = 1.0 - share, share
+    else:
+        angle = math.acos(cosine)
+        a, b = math.sin((1.0 - share) * angle) / math.sin(angle), math.sin(share * angle) / math.sin(angle)
+    for k in range(4):
+        turn[k] = a * turns[at, k] + sign * b * turns[at + 1, k]
+    return at
+
+
+@jit
+def put_shape(place, turn, offset, tilt, centre, axes):
+    """Write the world centre (3,) and axes (3, 3: columns) of a part at `offset`, `tilt` of a body at `place`, `turn`."""
+    ax, ay, az, aw = turn[0], turn[1], turn[2], turn[3]
+    bx, by, bz, bw = tilt[0], tilt[1], tilt[2], tilt[3]
+    x = aw * bx + bw * ax + ay * bz - az * by
+    y = aw * by + bw * ay + az * bx - ax * bz
+    z = aw * bz + bw * az + ax * by - ay * bx
+    w = aw * bw - ax * bx - ay * by - az * bz
+    axes[0, 0], axes[0, 1], axes[0, 2] = 1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)
+    axes[1, 0], axes[1, 1], axes[1, 2] = 2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)
+    axes[2, 0], axes[2, 1], axes[2, 2] = 2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)
+    tx = 2.0 * (ay * offset[2] - az * offset[1])
+    ty = 2.0 * (az * offset[0] - ax * offset[2])
+    tz = 2.0 * (ax * offset[1] - ay * offset[0])
+    centre[0] = place[0] + offset[0] + aw * tx + ay * tz - az * ty
+    centre[1] = place[1] + offset[1] + aw * ty + az * tx - ax * tz
+    centre[2] = place[2] + offset[2] + aw * tz + ax * ty - ay * tx
+
+
+@jit
+def nearest(kind, size, centre, axes, s, x, y, z):
+    """Return the unit vector from a shape's surface to the point (x, y, z), and the distance: negative inside.
+
+    `size`: half edges of a box; (radius, 0, half length) of a capsule along its z axis.
+    """
+    dx, dy, dz = x - centre[s, 0], y - centre[s, 1], z - centre[s, 2]
+    a0 = axes[s, 0, 0] * dx + axes[s, 1, 0] * dy + axes[s, 2, 0] * dz
+    a1 = axes[s, 0, 1] * dx + axes[s, 1, 1] * dy + axes[s, 2, 1] * dz
+    a2 = axes[s, 0, 2] * dx + axes[s, 1, 2] * dy + axes[s, 2, 2] * dz
+    h0, h1, h2 = size[s, 0], size[s, 1], size[s, 2]
+    if kind[s] == CAPSULE:
+        b0, b1, b2 = a0, a1, a2 - min(max(a2, -h2), h2)
+        length = math.sqrt(b0 * b0 + b1 * b1 + b2 * b2)
+        distance = length - h0
+        if length == 0.0:
+            b0, length = 1.0, 1.0
+    else:
+        b0, b1, b2 = a0 - min(max(a0, -h0), h0), a1 - min(max(a1, -h1), h1), a2 - min(max(a2, -h2), h2)
+        length = math.sqrt(b0 * b0 + b1 * b1 + b2 * b2)
+        distance = length
+        if length == 0.0:  # inside: out through the nearest face
+            i0, i1, i2 = h0 - abs(a0), h1 - abs(a1), h2 - abs(a2)
+            length = 1.0
+            if i0 <= i1 and i0 <= i2:
+                b0, distance = math.copysign(1.0, a0), -i0
+            elif i1 <= i2:
+                b1, distance = math.copysign(1.0, a1), -i1
+            else:
+                b2, distance = math.copysign(1.0, a2), -i2
+    b0, b1, b2 = b0 / length, b1 / length, b2 / length
+    return (
+        axes[s, 0, 0] * b0 + axes[s, 0, 1] * b1 + axes[s, 0, 2] * b2,
+        axes[s, 1, 0] * b0 + axes[s, 1, 1] * b1 + axes[s, 1, 2] * b2,
+        axes[s, 2, 0] * b0 + axes[s, 2, 1] * b1 + axes[s, 2, 2] * b2,
+        distance,
+    )
+
+
+@jit
+def contact(stiffness, damping, friction, mass, depth, nx, ny, nz, vx, vy, vz, stretch, row, dt):
+    """Return the force on the ball that the normal n points to, and its normal part; update `stretch` (rows, 3) at `row`.
+
+    Normal: linear spring and dashpot, never pulling. Tangential: a spring that remembers, and slides at the Coulomb limit
+    (Cundall and Strack 1979). `mass` is the reduced mass, v the velocity of that ball's surface relative to the other's,
+    `depth` the overlap.
+    """
+    vn = vx * nx + vy * ny + vz * nz
+    normal = max(0.0, mass * (stiffness * depth - damping * vn))
+    spring, dashpot = TANGENTIAL * mass * stiffness, TANGENTIAL * mass * damping
+    vx, vy, vz = vx - vn * nx, vy - vn * ny, vz - vn * nz
+    sx, sy, sz = stretch[row, 0], stretch[row, 1], stretch[row, 2]
+    along = sx * nx + sy * ny + sz * nz  # the plane of contact has turned: what stuck out of it is gone
+    sx, sy, sz = sx - along * nx + vx * dt, sy - along * ny + vy * dt, sz - along * nz + vz * dt
+    fx, fy, fz = -spring * sx - dashpot * vx, -spring * sy - dashpot * vy, -spring * sz - dashpot * vz
+    square, most = fx * fx + fy * fy + fz * fz, friction * normal
+    if square > most * most:
+        share = most / math.sqrt(square)
+        fx, fy, fz = share * fx, share * fy, share * fz
+        sx, sy, sz = -(fx + dashpot * vx) / spring, -(fy + dashpot * vy) / spring, -(fz + dashpot * vz) / spring
+    stretch[row, 0], stretch[row, 1], stretch[row, 2] = sx, sy, sz
+    return fx + normal * nx, fy + normal * ny, fz + normal * nz, normal
+
+
+@jit
+def list_neighbours(balls, radius, kind, size, centre, axes, driven, pairs, pair_count, walls, wall_count):
+    """Fill for each ball the later balls `pairs` (N, N) and the fixed shapes `walls` (N, S) that are near it."""
+    reach = (2.0 + SKIN) * radius
+    for i in range(len(balls)):
+        found = 0
+        for j in range(i + 1, len(balls)):
+            dx, dy, dz = balls[j, 0] - balls[i, 0], balls[j, 1] - balls[i, 1], balls[j, 2] - balls[i, 2]
+            if dx * dx + dy * dy + dz * dz < reach * reach:
+                pairs[i, found] = j
+                found += 1
+        pair_count[i] = found
+        found = 0
+        for s in range(len(kind)):
+            if driven[s] < 0:
+                _, _, _, away = nearest(kind, size, centre, axes, s, balls[i, 0], balls[i, 1], balls[i, 2])
+                if away < (1.0 + SKIN) * radius:
+                    walls[i, found] = s
+                    found += 1
+        wall_count[i] = found
+
+
+@jit
+def poses_at(times, key_from, key_times, key_places, key_turns, eased):
+    """Return where the moved bodies (D) are at ascending `times` (T,): (T, D, 3) and (T, D, 4)."""
+    places, turns = np.zeros((len(times), len(eased), 3)), np.zeros((len(times), len(eased), 4))
+    for d in range(len(eased)):
+        a, b, at = key_from[d], key_from[d + 1], 0
+        for i in range(len(times)):
+            at = pose_at(times[i], at, key_times[a:b], key_places[a:b], key_turns[a:b], eased[d], places[i, d], turns[i, d])
+    return places, turns
+
+
+@jit
+def clearances(kind, size, offset, tilt, home, points):
+    """Return the distance (n,) from `points` (n, 3) to the nearest shape, every body at `home` (S, 7); negative inside."""
+    least = np.full(len(points), np.inf)
+    centre, axes = np.zeros((len(kind), 3)), np.zeros((len(kind), 3, 3))
+    for s in range(len(kind)):
+        put_shape(home[s, :3], home[s, 3:], offset[s], tilt[s], centre[s], axes[s])
+        for i in range(len(points)):
+            _, _, _, away = nearest(kind, size, centre, axes, s, points[i, 0], points[i, 1], points[i, 2])
+            least[i] = min(least[i], away)
+    return least
+
+
+@jit
+def closest(balls, point, reach):
+    """Return the ball whose centre is nearest to `point` (3,), -1 where none is within `reach`."""
+    best, least = -1, reach * reach
+    for i in range(len(balls)):
+        square = 0.0
+        for k in range(3):
+            square += (balls[i, k] - point[k]) ** 2
+        if square < least:
+            best, least = i, square
+    return best
+
+
+@jit
+def turned(balls, i, dt):
+    """Turn the quaternion of ball `i` by its angular velocity for `dt`."""
+    x, y, z, w = balls[i, 3], balls[i, 4], balls[i, 5], balls[i, 6]
+    a, b, c = 0.5 * dt * balls[i, 10], 0.5 * dt * balls[i, 11], 0.5 * dt * balls[i, 12]
+    x, y, z, w = x + a * w + b * z - c * y, y + b * w + c * x - a * z, z + c * w + a * y - b * x, w - a * x - b * y - c * z
+    size = math.sqrt(x * x + y * y + z * z + w * w)
+    balls[i, 3], balls[i, 4], balls[i, 5], balls[i, 6] = x / size, y / size, z / size, w / size
+
+
+@jit
+def roll(
+    balls, radius, mass, gravity, law, kind, size, offset, tilt, driven, laws, home, key_from, key_times, key_places,
+    key_turns, eased, grip, dt, per_read, last, rests, tolerance, low, high, instants, frame_steps, frames,
+):  # fmt: skip
+    """Integrate `balls` (N, 13) in place for `last` steps, or until they rest or one leaves; return what happened.
+
+    Shapes (S): `kind`, `size` (S, 3), pose in their body (`offset`, `tilt`), `driven` (which moved body; -1 fixed, then its
+    body's pose is in `home` (S, 7)), `laws` (S, 4). Moved bodies (D): keyframes `key_from`[d] to `key_from`[d + 1], `eased`.
+    `grip` (6,): step at which the hand closes (negative: never), moved body that is the hand, grip point in its axes (3),
+    reach [m]. `instants` (T, N, 13) is filled every `per_read` steps, `frames` (F, N, 13) at `frame_steps`.
+    Returns (steps made, instants, frames, settled, gone).
+    """
+    count, shapes, moved = len(balls), len(kind), len(eased)
+    centre, axes = np.zeros((shapes, 3)), np.zeros((shapes, 3, 3))
+    bound = np.zeros(shapes)
+    place, turn = np.zeros((moved, 3)), np.zeros((moved, 4))
+    next_place, next_turn, speed, spin = np.zeros((moved, 3)), np.zeros((moved, 4)), np.zeros((moved, 3)), np.zeros((moved, 3))
+    at = np.zeros(moved, np.int64)
+    pairs, pair_count = np.zeros((count, count), np.int64), np.zeros(count, np.int64)
+    walls, wall_count = np.zeros((count, shapes), np.int64), np.zeros(count, np.int64)
+    listed = np.zeros((count, 3))
+    pair_stretch, wall_stretch = np.zeros((count * count, 3)), np.zeros((count * shapes, 3))
+    movers = np.flatnonzero(driven >= 0)
+    pushes, twists, brakes = np.zeros((count, 3)), np.zeros((count, 3)), np.zeros(count)
+    point = np.zeros(3)
+    held, reaches = np.zeros((count, 7)), np.full(count, radius)
+    since, inertia = np.nan, 0.4 * mass * radius * radius
+    reading = shot = 0
+    taken = -1
+    settled = gone = False
+    stale = True
+    for s in range(shapes):
+        if kind[s] == CAPSULE:
+            bound[s] = size[s, 0] + size[s, 2] + radius
+        else:
+            bound[s] = math.sqrt(size[s, 0] ** 2 + size[s, 1] ** 2 + size[s, 2] ** 2) + radius
+        if driven[s] < 0:
+            put_shape(home[s, :3], home[s, 3:], offset[s], tilt[s], centre[s], axes[s])
+    for d in range(moved):
+        a, b = key_from[d], key_from[d + 1]
+        at[d] = pose_at(0.0, 0, key_times[a:b], key_places[a:b], key_turns[a:b], eased[d], next_place[d], next_turn[d])
+    while shot < len(frame_steps) and frame_steps[shot] <= 0:
+        frames[shot] = balls
+        shot += 1
+    step = 0
+    while step < last:
+        for d in range(moved):
+            place[d], turn[d] = next_place[d], next_turn[d]
+            a, b = key_from[d], key_from[d + 1]
+            time = (step + 1) * dt
+            at[d] = pose_at(time, at[d], key_times[a:b], key_places[a:b], key_turns[a:b], eased[d], next_place[d], next_turn[d])
+            for k in range(3):
+                speed[d, k] = (next_place[d, k] - place[d, k]) / dt
+            # the rotation from `turn` to `next_turn`, small: 2 vec(next * conj(turn)) / dt
+            ax, ay, az, aw = next_turn[d, 0], next_turn[d, 1], next_turn[d, 2], next_turn[d, 3]
+            bx, by, bz, bw = -turn[d, 0], -turn[d, 1], -turn[d, 2], turn[d, 3]
+            w = aw * bw - ax * bx - ay * by - az * bz
+            rate = 2.0 / dt if w >= 0.0 else -2.0 / dt
+            spin[d, 0] = rate * (aw * bx + bw * ax + ay * bz - az * by)
+            spin[d, 1] = rate * (aw * by + bw * ay + az * bx - ax * bz)
+            spin[d, 2] = rate * (aw * bz + bw * az + ax * by - ay * bx)
+        for s in range(shapes):
+            if driven[s] >= 0:
+                put_shape(place[driven[s]], turn[driven[s]], offset[s], tilt[s], centre[s], axes[s])
+        for i in range(count):
+            dx, dy, dz = balls[i, 0] - listed[i, 0], balls[i, 1] - listed[i, 1], balls[i, 2] - listed[i, 2]
+            if dx * dx + dy * dy + dz * dz > 0.24 * SKIN * SKIN * radius * radius:  # just under half the skin
+                stale = True
+        if stale:
+            list_neighbours(balls, radius, kind, size, centre, axes, driven, pairs, pair_count, walls, wall_count)
+            listed[:] = balls[:, :3]
+            stale = False
+        pushes[:] = 0.0
+        twists[:] = 0.0
+        brakes[:] = 0.0
+        for i in range(count):
+            x, y, z = balls[i, 0], balls[i, 1], balls[i, 2]
+            ux, uy, uz = balls[i, 7], balls[i, 8], balls[i, 9]
+            ox, oy, oz = radius * balls[i, 10], radius * balls[i, 11], radius * balls[i, 12]
+            sum_x = sum_y = sum_z = twist_x = twist_y = twist_z = 0.0
+            for entry in range(pair_count[i]):
+                j = pairs[i, entry]
+                dx, dy, dz = x - balls[j, 0], y - balls[j, 1], z - balls[j, 2]
+                square = dx * dx + dy * dy + dz * dz
+                row = i * count + j
+                if square >= 4.0 * radius * radius:
+                    pair_stretch[row] = 0.0
+                    continue
+                distance = math.sqrt(square)
+                nx, ny, nz = dx / distance, dy / distance, dz / distance
+                # surfaces: v_i - v_j - r (omega_i + omega_j) x n
+                ax, ay, az = ox + radius * balls[j, 10], oy + radius * balls[j, 11], oz + radius * balls[j, 12]
+                vx = ux - balls[j, 7] - (ay * nz - az * ny)
+                vy = uy - balls[j, 8] - (az * nx - ax * nz)
+                vz = uz - balls[j, 9] - (ax * ny - ay * nx)
+                fx, fy, fz, normal = contact(
+                    law[STIFFNESS], law[DAMPING], law[FRICTION], 0.5 * mass, 2.0 * radius - distance, nx, ny, nz, vx, vy, vz,
+                    pair_stretch, row, dt,
+                )  # fmt: skip
+                brakes[i] += law[ROLLING] * normal
+                brakes[j] += law[ROLLING] * normal
+                tx, ty, tz = ny * fz - nz * fy, nz * fx - nx * fz, nx * fy - ny * fx
+                sum_x, sum_y, sum_z = sum_x + fx, sum_y + fy, sum_z + fz
+                twist_x, twist_y, twist_z = twist_x - tx, twist_y - ty, twist_z - tz
+                pushes[j, 0], pushes[j, 1], pushes[j, 2] = pushes[j, 0] - fx, pushes[j, 1] - fy, pushes[j, 2] - fz
+                twists[j, 0], twists[j, 1], twists[j, 2] = twists[j, 0] - tx, twists[j, 1] - ty, twists[j, 2] - tz
+            for entry in range(wall_count[i] + len(movers)):
+                if entry < wall_count[i]:
+                    s = walls[i, entry]
+                    row = i * shapes + s
+                else:
+                    s = movers[entry - wall_count[i]]
+                    row = i * shapes + s
+                    dx, dy, dz = x - centre[s, 0], y - centre[s, 1], z - centre[s, 2]
+                    if dx * dx + dy * dy + dz * dz > bound[s] * bound[s]:
+                        wall_stretch[row] = 0.0
+                        continue
+                nx, ny, nz, away = nearest(kind, size, centre, axes, s, x, y, z)
+                if away >= radius:
+                    wall_stretch[row] = 0.0
+                    continue
+                vx, vy, vz = ux - (oy * nz - oz * ny), uy - (oz * nx - ox * nz), uz - (ox * ny - oy * nx)
+                d = driven[s]
+                if d >= 0:
+                    ax, ay, az = x - away * nx - place[d, 0], y - away * ny - place[d, 1], z - away * nz - place[d, 2]
+                    vx -= speed[d, 0] + spin[d, 1] * az - spin[d, 2] * ay
+                    vy -= speed[d, 1] + spin[d, 2] * ax - spin[d, 0] * az
+                    vz -= speed[d, 2] + spin[d, 0] * ay - spin[d, 1] * ax
+                fx, fy, fz, normal = contact(
+                    laws[s, STIFFNESS], laws[s, DAMPING], laws[s, FRICTION], mass, radius - away, nx, ny, nz, vx, vy, vz,
+                    wall_stretch, row, dt,
+                )  # fmt: skip
+                brakes[i] += laws[s, ROLLING] * normal
+                sum_x, sum_y, sum_z = sum_x + fx, sum_y + fy, sum_z + fz
+                twist_x, twist_y, twist_z = (
+                    twist_x - (ny * fz - nz * fy), twist_y - (nz * fx - nx * fz), twist_z - (nx * fy - ny * fx),
+                )  # fmt: skip
+            pushes[i, 0], pushes[i, 1], pushes[i, 2] = pushes[i, 0] + sum_x, pushes[i, 1] + sum_y, pushes[i, 2] + sum_z
+            twists[i, 0], twists[i, 1], twists[i, 2] = twists[i, 0] + twist_x, twists[i, 1] + twist_y, twists[i, 2] + twist_z
+        if 0.0 <= grip[0] <= step:
+            d = int(grip[1])
+            for k in range(3):
+                point[k] = place[d, k] + grip[2 + k]
+            if step == grip[0]:
+                taken = closest(balls, point, grip[5])
+            if taken >= 0:
+                for k in range(3):
+                    pull = GRIP_RATE**2 * (point[k] - balls[taken, k]) + 2.0 * GRIP_RATE * (speed[d, k] - balls[taken, 7 + k])
+                    pushes[taken, k] += mass * pull
+                    twists[taken, k] -= 2.0 * GRIP_RATE * inertia / radius * balls[taken, 10 + k]
+                pushes[taken, 2] += mass * gravity
+        for i in range(count):
+            balls[i, 9] -= gravity * dt
+            for k in range(3):
+                balls[i, 7 + k] += pushes[i, k] / mass * dt
+                balls[i, 10 + k] += radius * twists[i, k] / inertia * dt
+                balls[i, k] += balls[i, 7 + k] * dt
+            spinning = math.sqrt(balls[i, 10] ** 2 + balls[i, 11] ** 2 + balls[i, 12] ** 2)
+            if spinning > 0.0:  # rolling friction slows any turning and reverses none
+                kept = max(0.0, 1.0 - brakes[i] / inertia * dt / spinning)
+                for k in range(3):
+                    balls[i, 10 + k] *= kept
+            turned(balls, i, dt)
+        step += 1
+        while shot < len(frame_steps) and frame_steps[shot] <= step:
+            frames[shot] = balls
+            shot += 1
+        if step % per_read == 0 or step == last:
+            instants[reading] = balls
+            reading += 1
+            for i in range(count):
+                for k in range(3):
+                    gone |= not (low[k] <= balls[i, k] <= high[k])
+            if rests:
+                time = step * dt
+                since = still_since(time, balls, held, since, reaches, tolerance)
+                settled = is_rest(time, since)
+            if gone or settled:
+                break
+    return step, reading, shot, settled, gone
