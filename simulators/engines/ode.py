@@ -18,6 +18,7 @@ from simulators import rotation
 from simulators.compiled import jit
 from simulators.device import Device, Launches, Rollouts, State
 from simulators.devices.double_pendulum import DoublePendulum
+from simulators.devices.pencil import Pencil
 from simulators.devices.spinner import FACING, Spinner
 from simulators.engines.loop import READ_RATE
 from simulators.kernels.frames import Columns, assemble, bodies_at, frame_times, is_rest, reaches, rest_distance, still_since
@@ -186,6 +187,180 @@ def _double_pendulum(device: Device, start: Array, limit: float, tolerance: floa
     return bodies
 
 
+CREEP = 1e-5  # m/s: slower, a sliding tip's friction keeps the direction it began with, which would else be stiff
+
+
+@dataclass(frozen=True)
+class _Rod:
+    """A pencil's equations in the angles a (lean to the right) and b (away): u = (sin a cos b, sin b, cos a cos b).
+
+    State (8,): a, b, their rates, the tip's place and velocity. Lagrange's equations of a rod whose tip keeps its height.
+    """
+
+    pencil: Pencil
+    gravity: float
+
+    def axis(self, y: Array) -> tuple[Array, Array, Array]:
+        """Return u (3,), its Jacobian (3, 2) and the part of u'' (3,) that the rates alone make."""
+        a, b, p, q = y[:4]
+        sa, ca, sb, cb = math.sin(a), math.cos(a), math.sin(b), math.cos(b)
+        jacobian = np.array([[ca * cb, -sa * sb], [0.0, cb], [-sa * cb, -ca * sb]])
+        bias = np.array(
+            [
+                -sa * cb * (p * p + q * q) - 2.0 * ca * sb * p * q,
+                -sb * q * q,
+                -ca * cb * (p * p + q * q) + 2.0 * sa * sb * p * q,
+            ]
+        )
+        return np.array([sa * cb, sb, ca * cb]), jacobian, bias
+
+    def standing(self, y: Array) -> tuple[Array, Array]:
+        """Return a'', b'' (2,) about a tip that stays, and the force on it over the mass (3,)."""
+        c, about_tip = self.pencil.centre, self.pencil.gyration + self.pencil.centre**2
+        a, b, p, q = y[:4]
+        k = self.gravity * c / about_tip
+        bend = np.array(
+            [
+                k * math.sin(a) / math.cos(b) + 2.0 * p * q * math.tan(b),
+                k * math.cos(a) * math.sin(b) - p * p * math.sin(b) * math.cos(b),
+            ]
+        )
+        _, jacobian, bias = self.axis(y)
+        turned = (jacobian * bend).sum(axis=1) + bias
+        return bend, c * turned + np.array([0.0, 0.0, self.gravity])
+
+    def spare(self, y: Array) -> float:
+        """Return how much more friction there is than a standing tip needs, over the mass [m/s^2]."""
+        force = self.standing(y)[1]
+        return self.pencil.friction * force[2] - math.hypot(force[0], force[1])
+
+    def sliding(self, y: Array, way: Array) -> Array:
+        """Return a'', b'' and the tip's acceleration (4,) under friction along `way` (2,)."""
+        c, about_tip = self.pencil.centre, self.pencil.gyration + self.pencil.centre**2
+        _, j, bias = self.axis(y)
+        rub = self.pencil.friction * way
+        matrix, right = np.zeros((4, 4)), np.zeros(4)
+        matrix[:2, :2] = about_tip * j.T @ j
+        matrix[:2, 2:] = c * j[:2].T
+        right[:2] = -about_tip * j.T @ bias - self.gravity * c * j[2]
+        matrix[2:, :2] = c * j[:2] - c * np.outer(rub, j[2])
+        matrix[2:, 2:] = np.eye(2)
+        right[2:] = rub * (self.gravity + c * bias[2]) - c * bias[:2]
+        return np.linalg.solve(matrix, right)
+
+
+def _pencil(device: Device, start: Array, limit: float, tolerance: float) -> Motion:
+    """Return the pencil's motion: phases of a standing and a sliding tip, events between them, then how it lies down."""
+    pencil: Pencil = device  # type: ignore[assignment]
+    rod = _Rod(pencil, pencil.world().gravity)
+    lowest = pencil.radius / math.hypot(pencil.radius, pencil.point)
+    spin = start[0, 10:13]
+    rate = np.cross(spin, [math.sin(pencil.lean), 0.0, math.cos(pencil.lean)])
+    right = np.array([math.cos(pencil.lean), 0.0, -math.sin(pencil.lean)])
+    y = np.array([pencil.lean, 0.0, float((rate * right).sum()), rate[1], 0.0, 0.0, 0.0, 0.0])
+
+    def lies(_: float, y: Array) -> float:
+        return math.cos(y[0]) * math.cos(y[1]) - lowest
+
+    lies.terminal, lies.direction = True, -1  # type: ignore[attr-defined]
+    phases, time, slides = list[Any](), 0.0, rod.spare(y) <= 0.0
+    while time < limit:
+        force = rod.standing(y)[1][:2]
+        way = force / max(float(np.hypot(*force)), 1e-300)  # as a slide begins: against where the tip would go
+
+        def rhs(_: float, y: Array, slides: bool = slides, way: Array = way) -> Array:
+            if not slides:
+                return np.concatenate([y[2:4], rod.standing(y)[0], np.zeros(4)])
+            speed = np.hypot(*y[6:])
+            bend = rod.sliding(y, -y[6:] / speed if speed > CREEP else way)
+            return np.concatenate([y[2:4], bend[:2], y[6:], bend[2:]])
+
+        def changes(_: float, y: Array, slides: bool = slides, way: Array = way) -> float:
+            return float((y[6:] * way).sum()) if slides else rod.spare(y)
+
+        changes.terminal, changes.direction = True, 1 if slides else -1  # type: ignore[attr-defined]
+        found = _solve(rhs, limit, y, tolerance, lies, changes, start=time)
+        phases.append(found)
+        time, y = float(found.t[-1]), found.y[:, -1].copy()
+        if found.status == 0 or len(found.t_events[0]):
+            break
+        if slides:
+            y[6:] = 0.0
+        slides = not slides or rod.spare(y) <= 0.0  # a slide that ends may go on the other way
+    lain = _lying(rod, y, time, tolerance) if phases[-1].status == 1 else None
+
+    def bodies(times: Array) -> Array:
+        rows = np.zeros((len(times), 1, 13))
+        for row, t in zip(rows[:, 0], times, strict=True):
+            if lain is not None and t >= time:
+                tip, u, v, w = lain(float(t))
+            else:
+                z = next(f for f in phases if t <= f.t[-1]).sol(t)
+                u, jacobian, _ = rod.axis(z)
+                tip, v, w = np.array([*z[4:6], 0.0]), np.array([*z[6:], 0.0]), (jacobian * z[2:4]).sum(axis=1)
+            row[:3], row[7:10], row[10:] = tip + pencil.centre * u, v + pencil.centre * w, np.cross(u, w)
+            row[3:7] = np.array([-u[1], u[0], 0.0, 1.0 + u[2]]) / math.sqrt(2.0 + 2.0 * u[2])
+        return rows
+
+    return bodies
+
+
+def _lying(rod: _Rod, y: Array, begun: float, tolerance: float) -> Callable[[float], tuple[Array, Array, Array, Array]]:
+    """Return tip, axis and their velocities at a time [s] after the cone has met the table (see `PencilKernel`)."""
+    pencil, g = rod.pencil, rod.gravity
+    c, gyration, radius, mu = pencil.centre, pencil.gyration, pencil.radius, pencil.friction
+    behind = c - pencil.point
+    u, jacobian, _ = rod.axis(y)
+    w = (jacobian * y[2:4]).sum(axis=1)
+    flat = math.hypot(u[0], u[1])
+    out, up = np.array([u[0], u[1], 0.0]) / flat, np.array([0.0, 0.0, 1.0])
+    lean = math.asin(u[2])
+    velocity = np.array([*y[6:], 0.0]) + c * w
+
+    def arm(lean: float) -> float:
+        return behind * math.cos(lean) - radius * math.sin(lean)
+
+    # The impulse that stops the shoulder, over the mass: an effective mass at its place.
+    spin = -w[2] / flat
+    stopped = velocity[2] + spin * arm(lean)
+    impulse = -stopped * gyration / (gyration + arm(lean) ** 2)
+    speed = float((velocity * out).sum())
+    first = math.copysign(max(abs(speed) - mu * impulse, 0.0), speed)
+    spin += impulse * arm(lean) / gyration
+
+    def rhs(_: float, x: Array) -> tuple[float, float]:
+        slope = -behind * math.sin(x[0]) - radius * math.cos(x[0])
+        return x[1], -arm(x[0]) * (g + slope * x[1] ** 2) / (gyration + arm(x[0]) ** 2)
+
+    def level(_: float, x: Array) -> float:
+        return x[0]
+
+    level.terminal, level.direction = True, -1  # type: ignore[attr-defined]
+    turn = _solve(rhs, 10.0, np.array([lean, -spin]), tolerance, level)
+    slap, down = float(turn.t[-1]), -float(turn.y[1, -1])
+    second = math.copysign(max(abs(first) - mu * behind * down, 0.0), first)
+    length = abs(second) / (mu * g) if mu > 0.0 else math.inf
+    landed = np.array([*y[4:6], 0.0]) + c * flat * out
+
+    def at(time: float) -> tuple[Array, Array, Array, Array]:
+        since = time - begun
+        if since < slap:
+            angle, rate = turn.sol(since)
+            gone, slide = first * since, first
+        else:
+            angle, rate = 0.0, 0.0
+            t = min(since - slap, length)
+            slide = second - math.copysign(mu * g, second) * t
+            gone = first * slap + (second + slide) / 2.0 * t
+        s, k = math.sin(angle), math.cos(angle)
+        axis, normal = k * out + s * up, k * up - s * out
+        centre = landed + gone * out + (behind * s + radius * k) * up
+        turning = rate * normal
+        return centre - c * axis, axis, slide * out + rate * arm(angle) * up - c * turning, turning
+
+    return at
+
+
 def _solve(
     rhs: Callable[..., Any], limit: float, y: Array, tolerance: float, *events: Callable[..., float], start: float = 0.0
 ):
@@ -200,5 +375,6 @@ def _solve(
 
 MOTIONS: dict[type, Callable[[Device, Array, float, float], Motion]] = {
     DoublePendulum: _double_pendulum,
+    Pencil: _pencil,
     Spinner: _spinner,
 }
