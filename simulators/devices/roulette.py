@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -107,7 +108,7 @@ class Roulette:
         gap = 2.0 * self.pocket_inner * math.sin(math.pi / len(self.pockets)) - self.fret_thickness
         rules = [
             (getattr(self, inner) < getattr(self, outer), inner, f"must be less than `{outer}` ({getattr(self, outer):g} m)")
-            for inner, outer in zip(lengths, lengths[1:], strict=False)
+            for inner, outer in pairwise(lengths)
         ]
         return [
             *rules,
@@ -121,7 +122,7 @@ class Roulette:
             (
                 self.fret_height > self.ball_radius,
                 "fret_height",
-                "must be more than the ball's radius, or a pocket cannot hold it",
+                "must be more than the ball's radius to hold it",
             ),
             (self.wall_height > 2.0 * self.ball_radius, "wall_height", "must be more than the ball's diameter"),
         ]

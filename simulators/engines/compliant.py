@@ -105,8 +105,8 @@ def _forces(ball, force, wheel, profile, deflectors, stiff, damp, angle, spin, h
 
 @jit
 def _run(
-    wheel, profile, deflectors, stiff, damp, starts, rate, limit, reach, tolerance, times, code, first, strongest, settled, gone,
-    end_time, end, frames, frame_count,
+    wheel, profile, deflectors, stiff, damp, starts, rate, limit, reach, tolerance, times, code, first, strongest, settled,
+    gone, end_time, end, frames, frame_count,
 ):  # fmt: skip
     per_read, h, read_step = rate // READ_RATE, 1.0 / rate, 1.0 / READ_RATE
     bodies, force, held = np.empty((2, 13)), np.empty(6), np.empty((2, 7))
@@ -160,7 +160,7 @@ def _run(
 
 @dataclass(frozen=True)
 class CompliantRoulette:
-    """Roulette with soft contacts at `steps_per_second`; an impact lasts `contact_time` [s]; `unsettled` after `time_limit` [s]."""
+    """Roulette with contacts of `contact_time` [s] at `steps_per_second`; `unsettled` after `time_limit` [s]."""
 
     steps_per_second: int
     time_limit: float
@@ -206,6 +206,7 @@ class CompliantRoulette:
         _run(
             wheel, profile, device.deflector_ends(), stiff, damp, bodies_at(launches.start, world.loose), self.steps_per_second,
             round(self.time_limit * READ_RATE), reaches(world), rest_distance(world), times, columns.code, columns.first,
-            columns.strongest, columns.settled, columns.gone, columns.end_time, columns.end, columns.frames, columns.frame_count,
+            columns.strongest, columns.settled, columns.gone, columns.end_time, columns.end, columns.frames,
+            columns.frame_count,
         )  # fmt: skip
         return assemble(device, launches, columns, fps, times)

@@ -1,15 +1,15 @@
-"""Roulette in compiled code: the rim's equation of motion until the ball leaves the wall, then contacts until a pocket holds it.
+"""Roulette in compiled code: the rim's equation of motion until the ball leaves the wall, then contacts until it is caught.
 
-It refuses to know which pocket is wanted; `Compliant` is an independent check with other contacts and another geometry.
+It refuses to know which pocket is wanted; `engines.compliant` is an independent check with other contacts.
 
 On the rim a ball of radius b at speed v (counterclockwise) rolls on track and wall at once. With track slope s and an upright
-wall the axis of its turning passes through both touching points: omega_z = -v/b, omega_r = -l v/b, l = (1 - sin s)/cos s; so its
-kinetic energy is m v^2 (1 + 2/5 (1 + l^2))/2. Turning that axis round the circle of radius R takes the torque b F,
-F = 2/5 m l v^2/R, from friction across the motion at both points. Their shares are alike, as of two springs of one material,
-unless friction on the wall, W, cannot give its half: W = min(F/2, mu N). So the wall presses with
-N = m (v^2/R - g tan s) + F/cos s - l W, the track with (m g - (F - W) sin s - W)/cos s, and the ball leaves where N vanishes. For a
-ball that does not turn, F = 0, it is the v^2/R = g tan s of Eichberger (2004) and Small and Tse (2012, arXiv 1204.6412), whose
-losses these are: rolling friction f (a torque f N against the turning) and air drag.
+wall the axis of its turning passes through both touching points: omega_z = -v/b and omega_r = -l v/b with
+l = (1 - sin s)/cos s; so its kinetic energy is m v^2 (1 + 2/5 (1 + l^2))/2. Turning that axis round the circle of radius R
+takes the torque b F, F = 2/5 m l v^2/R, from friction across the motion at both points. Their shares are alike, as of two springs of
+one material, unless friction on the wall, W, cannot give its half: W = min(F/2, mu N). So the wall presses with
+N = m (v^2/R - g tan s) + F/cos s - l W, the track with (m g - (F - W) sin s - W)/cos s, and the ball leaves where N vanishes.
+For a ball that does not turn, F = 0, it is the v^2/R = g tan s of Eichberger (2004) and Small and Tse (2012, arXiv 1204.6412),
+whose losses these are: rolling friction f (a torque f N against the turning) and air drag.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class Wheel(NamedTuple):
             len(device.pockets), math.sin(device.slope), math.cos(device.slope), device.track_radius, device.wall_radius,
             device.cone(device.wall_radius) + device.wall_height, device.seam_radius, device.pocket_outer, device.pocket_inner,
             device.floor, device.floor + device.fret_height, device.fret_thickness / 2.0,
-            math.sin(device.inner_slope), math.cos(device.inner_slope), device.turret_radius, device.deflector_radius, (device.deflector_length + device.deflector_width) / 2.0,
+            math.sin(device.inner_slope), math.cos(device.inner_slope), device.turret_radius, device.deflector_radius,
+            (device.deflector_length + device.deflector_width) / 2.0,
             device.deflector_width / 2.0, b, device.restitution, device.friction, device.rolling_friction,
             device.rotor_friction, 0.5 * DRAG * AIR * math.pi * b * b / device.mass,
             lean * math.cos(device.tilt_towards), lean * math.sin(device.tilt_towards), -9.81 * math.cos(device.tilt),
@@ -224,7 +225,7 @@ def _contacts(wheel, deflectors, ball, angle, spin):
             _touch(wheel, ball, -sn * ex, -sn * ey, cs, height - b, spin if foot < wheel.seam else 0.0)
         if z < wheel.wall_top and wheel.wall - b < r < wheel.wall + b:
             _touch(wheel, ball, -ex, -ey, 0.0, wheel.wall - r - b, 0.0)
-        if abs(r - wheel.deflector_at) < wheel.deflector_reach + b and height < b + wheel.deflector:
+        if len(deflectors) and abs(r - wheel.deflector_at) < wheel.deflector_reach + b and height < b + wheel.deflector:
             _deflector(wheel, deflectors, ball)
         return
     # The edge between cone and pockets, and the wall below it
@@ -256,7 +257,7 @@ def _contacts(wheel, deflectors, ball, angle, spin):
 def _deflector(wheel, deflectors, ball):
     count = len(deflectors)
     turn = math.atan2(ball[1], ball[0]) / (2.0 * math.pi)
-    k = int(math.floor((turn - math.floor(turn)) * count)) % count  # half a spacing either side of the axis
+    k = math.floor((turn - math.floor(turn)) * count) % count  # half a spacing either side of the axis
     ax, ay, az = deflectors[k, 0]
     ux, uy, uz = deflectors[k, 1, 0] - ax, deflectors[k, 1, 1] - ay, deflectors[k, 1, 2] - az
     px, py, pz = ball[0] - ax, ball[1] - ay, ball[2] - az
@@ -306,7 +307,7 @@ def read_ball(wheel, bodies):
     radius = np.sqrt(x**2 + y**2)
     if z < wheel.fret_top and wheel.inner < radius < wheel.outer and slow:
         share = (np.arctan2(y, x) - turn) / (2.0 * np.pi)
-        sector = int(math.floor((share - math.floor(share)) * wheel.count))
+        sector = math.floor((share - math.floor(share)) * wheel.count)
         return wheel.count - 1 - min(sector, wheel.count - 1)
     return STUCK if slow or still else UNDECIDED
 
@@ -334,8 +335,8 @@ def carry(ball, turn, spin):
 
 @jit
 def _run(
-    wheel, deflectors, starts, rate, limit, reach, tolerance, times, code, first, strongest, settled, gone, end_time, end, frames,
-    frame_count,
+    wheel, deflectors, starts, rate, limit, reach, tolerance, times, code, first, strongest, settled, gone, end_time, end,
+    frames, frame_count,
 ):  # fmt: skip
     """Run every row of `starts` (n, 2, 13), rotor and ball, to its end; fill the columns of `Columns`."""
     read_step, per_read = 1.0 / READ_RATE, rate // READ_RATE
@@ -376,7 +377,7 @@ def _run(
                 _on_rim(wheel, begin, azimuth, v, ball)
                 left = t + h
             if not rim and not caught:
-                step = int(math.floor(max(left, t) * rate + 1e-9))
+                step = math.floor(max(left, t) * rate + 1e-9)
                 now = max(left, t)
                 while step < (instant + 1) * per_read:
                     after = (step + 1) * dt
@@ -453,6 +454,7 @@ class RouletteKernel:
         _run(
             Wheel.of(device), device.deflector_ends(), bodies_at(launches.start, world.loose), self.steps_per_second,
             round(self.time_limit * READ_RATE), reaches(world), rest_distance(world), times, columns.code, columns.first,
-            columns.strongest, columns.settled, columns.gone, columns.end_time, columns.end, columns.frames, columns.frame_count,
+            columns.strongest, columns.settled, columns.gone, columns.end_time, columns.end, columns.frames,
+            columns.frame_count,
         )  # fmt: skip
         return assemble(device, launches, columns, fps, times)
