@@ -51,6 +51,7 @@ class Coin:
     angular_damping: float
     start_face: Literal["heads", "tails"]
     random: Mapping[str, Distribution]
+    load: float = 0.0
 
     version: ClassVar[int] = 1
     variables: ClassVar[tuple[str, ...]] = ("speed", "spin", "precession", "drift_x", "drift_y")
@@ -70,6 +71,11 @@ class Coin:
                 (min(self.table) > self.diameter, "table", "must be larger than the coin in both directions"),
                 (2 * self.bevel < self.thickness, "bevel", f"must be less than half the thickness ({self.thickness / 2:g} m)"),
                 (self.start_face in self.facts, "start_face", "must be 'heads' or 'tails'"),
+                (
+                    isinstance(self.load, float) and abs(self.load) < self.thickness / 2.0,
+                    "load",
+                    f"must lie inside the coin: less than half the thickness ({self.thickness / 2:g} m) either way",
+                ),
                 (self.height > self.diameter, "height", "must be larger than the coin's diameter, so that it can turn"),
             ],
         )
@@ -78,6 +84,12 @@ class Coin:
     def mass(self) -> float:
         """Mass [kg] of the disc; the rounding of the rim is left out."""
         return self.density * math.pi * self.diameter**2 / 4.0 * self.thickness
+
+    @property
+    def moments(self) -> tuple[float, float]:
+        """Moments of inertia [kg m^2] about a diameter through the centre of mass and about the normal: a plain disc's."""
+        radius = self.diameter / 2.0
+        return self.mass * (3.0 * radius**2 + self.thickness**2) / 12.0, self.mass * radius**2 / 2.0
 
     def world(self) -> World:
         """Return table, coin, clip and flicker."""
@@ -94,12 +106,13 @@ class Coin:
         )
         coin = Body(
             "coin",
-            (Part(Cylinder(radius, self.thickness, self.bevel), material=GOLD),),
+            (Part(Cylinder(radius, self.thickness, self.bevel), (0.0, 0.0, self.load), material=GOLD),),
             mass=self.mass,
-            position=centre,
+            position=(centre[0], centre[1], centre[2] - self.load * (1.0 if self.start_face == "heads" else -1.0)),
             quaternion=face_up,
             surface=surface,
             angular_damping=self.angular_damping,
+            inertia=(self.moments[0], self.moments[0], self.moments[1]),
         )
         arm = width / 2.0
         rod = 0.12 * self.diameter
