@@ -203,16 +203,11 @@ class Tumbler:
         left, right, deep = -x - pocket, x - pocket / 2.0, depth + 2.0 * BAR * r
         plate = Part(Box((right - left, deep, FLOOR)), ((left + right) / 2.0, 0.0, plate_z - FLOOR / 2.0), material=WOOD)
         leg, tall = 0.5 * r, plate_z - FLOOR
-        legs = [
-            Part(Box((leg, leg, tall)), (left + leg, side * (deep - leg) / 2.0, tall / 2.0), material=WOOD)
+        legs = tuple(
+            Part(Box((leg, leg, tall)), (end, side * (deep - leg) / 2.0, tall / 2.0), material=WOOD)
+            for end in (left + leg, right - leg)
             for side in (-1.0, 1.0)
-        ]
-        post_x, post_y = radius + glass + 0.3 * r, 0.5 * depth + glass
-        posts = [
-            Part(Box((0.6 * r, 0.6 * r, height + 0.5 * r)), (sx * post_x, sy * post_y, (height + 0.5 * r) / 2.0), material=WOOD)
-            for sx in (-1.0, 1.0)
-            for sy in (-1.0, 1.0)
-        ]
+        )
         span = 12.0 * radius
         table = Part(Box((span, span, FLOOR)), (0.0, 0.0, -FLOOR / 2.0), material=TABLE)
         bodies = [
@@ -220,7 +215,7 @@ class Tumbler:
             Body("plate", (plate,), surface=surface),
             Body("drum", tuple(panes), surface=surface),
             Body("tube", tuple(tube), surface=surface),
-            Body("stand", (*legs, *posts), collides=False),
+            Body("stand", legs, collides=False),
             Body("rotor", self._rotor(), position=(0.0, 0.0, height), surface=surface, driven=True),
             Body("slide", self._slide(), position=self._slide_at(-1.0), surface=surface, driven=True),
         ]

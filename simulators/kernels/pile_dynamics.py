@@ -331,6 +331,8 @@ def roll(
                     continue
                 vx, vy, vz = ux - (oy * nz - oz * ny), uy - (oz * nx - ox * nz), uz - (ox * ny - oy * nx)
                 d = driven[s]
+                if i == taken and d == int(grip[1]):
+                    continue  # what the hand holds is between its fingers
                 if d >= 0:
                     ax, ay, az = x - away * nx - place[d, 0], y - away * ny - place[d, 1], z - away * nz - place[d, 2]
                     vx -= speed[d, 0] + spin[d, 1] * az - spin[d, 2] * ay
