@@ -111,11 +111,16 @@ def over_n(id: str) -> list[str]:
     """Return a table of rates and of peak memory over n, rollouts being run and dropped slice by slice."""
     scene, rows = load_scene(id), []
     for n in (10**3, 10**4, 10**5, 10**6):
-        took = timed(lambda n=n: [len(part) for part in run_range(scene.integrator, scene.device, 0, scene.stream, 0, n)])
+        took = through(scene, n)
         peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
         rows.append((f"{n:,}", f"{n / took:,.0f}", f"{peak:,.0f}"))
     header = ("n", "rollouts/s", "peak memory of the process so far [MiB]")
     return [f"### Over n: {id}", "", *table(header, rows), ""]
+
+
+def through(scene: Scene, n: int, pool: Pool | None = None) -> float:
+    """Return how long [s] rollouts 0 to n take, each slice being dropped when it has come."""
+    return timed(lambda: sum(len(part) for part in run_range(scene.integrator, scene.device, 0, scene.stream, 0, n, pool)))
 
 
 def over_workers(ids: Iterable[str]) -> list[str]:
@@ -126,10 +131,9 @@ def over_workers(ids: Iterable[str]) -> list[str]:
         n = max(4 * enough(scene), 256)
         for workers in sorted({1, 2, cores}):
             with Pool("auto", workers) as pool:
-                part = run_range(scene.integrator, scene.device, 0, scene.stream, 0, 64, pool)
-                took_first = timed(lambda part=part: list(part))  # workers start, and load what is compiled
-                took = timed(lambda: list(run_range(scene.integrator, scene.device, 0, scene.stream, 0, n, pool)))
-                rows.append((id, pool.kind(scene.integrator), str(workers), f"{n / took:,.0f}", f"{took_first:.1f}"))
+                began = through(scene, 64, pool)  # workers start, and load what is compiled
+                took = through(scene, n, pool)
+                rows.append((id, pool.kind(scene.integrator), str(workers), f"{n / took:,.0f}", f"{began:.1f}"))
     header = ("scene", "executor", "workers", "rollouts/s", "start [s]")
     return ["### Over workers", "", *table(header, rows), ""]
 
@@ -176,8 +180,8 @@ def main(arguments: list[str]) -> int:
     lines = [
         "# Performance",
         "",
-        "Written by `python -m benchmarks out=docs/performance.md`; nothing here is typed. Ratios travel; rates are this machine's:",
-        f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}.",
+        "Written by `python -m benchmarks out=docs/performance.md`; nothing here is typed. Ratios travel; rates are",
+        f"this machine's: {platform.machine()}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}.",
         "",
         *against_peers(only, int(given.get("repeats", "5"))),
         "",

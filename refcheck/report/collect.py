@@ -18,7 +18,7 @@ from PIL import Image
 
 from refcheck.command import UserError
 from refcheck.output import RESULT
-from refcheck.report.schema import Certificates, Controls, Header, Rendered, Score
+from refcheck.report.schema import Certificates, Controls, Header, Rendered, Score, Validity
 from refcheck.untrusted import Problems, Strict, parse_json, parse_model, shown
 
 MAXIMUM_BYTES = 16 << 20
@@ -34,6 +34,7 @@ FORMS: dict[str, type[Strict]] = {
     "quincunx.controls/v1": Controls,
     "quincunx.score/v1": Score,
     "quincunx.render/v1": Rendered,
+    "quincunx.validity/v1": Validity,
 }
 PAGE = "quincunx.report/"
 

@@ -22,7 +22,7 @@ from refcheck.report.about import about
 from refcheck.report.collect import Material, Result, picture
 from refcheck.report.numbers import NO_BREAK, beside, ends, fixed, in_words, percent, probability, several, share
 from refcheck.report.pictures import Pictures, all_pictures
-from refcheck.report.schema import Certificate, Certificates, Controls, Score, Verdict, probabilities
+from refcheck.report.schema import Certificate, Certificates, Controls, Fact, Score, Validity, Verdict, probabilities
 from refcheck.report.standing import Shown, Standing, other_epsilon, standing
 from simulators.sampling import VALUES, generator
 
@@ -95,6 +95,7 @@ def page(material: Material, created: str) -> str:
         classes=CLASSES,
         certificates=certificates,
         pictures=[one for key, one in pictures.items() if key not in drawn and one.sheet],
+        validity=[validity_of(result.body.facts) for result in material.of(Validity)],
         controls=controls,
         scores=scores,
         draws=DRAWS,
@@ -102,6 +103,11 @@ def page(material: Material, created: str) -> str:
         not_drawn=[(result.name, result.header.verb) for result in material.results if result.body is None],
         others=material.others,
     )
+
+
+def validity_of(facts: Sequence[Fact]) -> list[tuple[str, list[Fact]]]:
+    """Return the facts by device, in order of names."""
+    return [(name, [fact for fact in facts if fact.device == name]) for name in sorted({fact.device for fact in facts})]
 
 
 def headline(certificates: Sequence[Certificate]) -> str:

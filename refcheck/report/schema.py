@@ -264,6 +264,24 @@ class RenderedClip(Strict):
     null: Words = ""
 
 
+class Fact(Strict):
+    """One fact of theory or measurement that a device was held to: what it says, from where, and how its cases went."""
+
+    device: Name
+    fact: Words
+    told: Words
+    source: Words
+    passed: Count
+    cases: Count
+    seconds: Number
+
+
+class Validity(Strict):
+    """What the tests of validity found."""
+
+    facts: Annotated[list[Fact], Field(max_length=10_000)]
+
+
 class RenderedScene(Strict):
     """One scene's source image, clips and contact sheet, in `folder` below the result."""
 

@@ -729,3 +729,14 @@ def test_pawbench_figures_stand_beside_their_floor_and_band(tmp_path):
     assert "PAWBench: calibration partial: not the whole benchmark" in text and "blocked by failures of the machine" in text
     assert f"A-01 not checked here pass 3 1 50.00 {one['floor']:.2f} {one['band'][0]:.1f} to {one['band'][1]:.1f}" in text
     assert f"m 50.00 {entry['matched_null']['mean']:.2f}" in text and "A-01 not checked here blocked 3 0 –" in text
+
+
+def test_facts_of_validity_are_a_section_and_what_fails_shows(tmp_path):
+    facts = [
+        {"device": "coin", "fact": "a caught coin <b>", "told": "n = 10", "source": "Diaconis 2007", "passed": 2, "cases": 3,
+         "seconds": 1.5}
+    ]  # fmt: skip
+    put(tmp_path, "validity", document("validity", facts=facts))
+    text = made(tmp_path)[0]
+    assert "Physics against theory and measurement" in text and "2 of 3" in text
+    assert "a caught coin &lt;b&gt;" in text and "<b>" not in text.split("Physics against")[1].split("</section>")[0]
