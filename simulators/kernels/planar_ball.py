@@ -16,7 +16,17 @@ from simulators.device import Device, Launches, Rollouts
 from simulators.devices.regions import BallRouter
 from simulators.engines.loop import READ_RATE, BlowUpError, check_engine
 from simulators.kernels.frames import Columns, assemble, bodies_at, frame_times, is_rest, rest_distance
-from simulators.kernels.planar_motion import APPROACH, INERTIA, SLOW, contact_rates, falls_through, first_hit, holds, impact
+from simulators.kernels.planar_motion import (
+    APPROACH,
+    INERTIA,
+    SLOW,
+    contact_rates,
+    falls_through,
+    first_hit,
+    gap,
+    holds,
+    impact,
+)
 from simulators.kernels.planar_shapes import CIRCLE, CX, CZ, FRICTION, RESIST, RESTITUTION, SIZE, TX, TZ, ball_of, edges_of
 
 NONE = -1  # in place of an edge
@@ -24,6 +34,7 @@ BEYOND = 1e-12  # m: how far off an edge or its end a ball is when it leaves it:
 PRESS = 1e-6  # of gravity: a surface that the ball presses on less does not hold it
 OUT_OF_PLANE = 1e-6
 CLOSED = 1e-6  # m/s: a slip along a round that has come to its end
+HALVINGS = 40  # of a step: then it is shorter than the rounding of a place
 MOST_EVENTS = 100_000  # between two readings: more is a failure of the integration, not physics
 
 
@@ -182,6 +193,13 @@ def roll_all(
                             t = first_hit(kind[e], values[e], x, z, vx, vz, ax, az, dt)
                             if t < dt or (t == dt and hit < 0):
                                 hit, dt = e, t
+                else:
+                    for m in range(first[c], first[c + 1]):
+                        e = members[m]
+                        if e != on:
+                            t = _round_meets(kind[e], values[e], bend, nx, nz, x, z, vx, vz, speed, rate, dt)
+                            if t < dt or (t == dt and hit < 0):
+                                hit, dt = e, t
             # 3. Readings and frames that fall in this arc.
             while going:
                 read_at = min((reads + 1) / READ_RATE, end)
@@ -232,11 +250,6 @@ def roll_all(
                 if dt < step and dt == lasts and abs(speed - spin * radius) <= CLOSED:
                     spin = speed / radius  # or what rounding left of the slip would make steps of nothing
                 ax, az = rate * nz - speed * speed * bend * nx, -rate * nx - speed * speed * bend * nz
-                for m in range(first[c], first[c + 1]):
-                    e = members[m]
-                    if e != on and first_hit(kind[e], values[e], x, z, vx, vz, ax, az, 0.0) == 0.0:
-                        hit = e
-                        break
             if hit >= 0:
                 touched_of[row, owner[hit]] = True
                 mx, mz = _normal(kind[hit], values[hit], x, z)
@@ -277,6 +290,20 @@ def _onto(kind, edge, x, z, nx, nz):
         return edge[CX] + nx * edge[SIZE], edge[CZ] + nz * edge[SIZE]
     off = (x - edge[CX]) * nx + (z - edge[CZ]) * nz
     return x - off * nx, z - off * nz
+
+
+@jit
+def _round_meets(kind, edge, bend, nx, nz, x, z, vx, vz, speed, rate, dt):
+    """Return when [s] in a short step along a round the ball meets another edge, or inf."""
+    px, pz, _, _ = _along(bend, nx, nz, x, z, vx, vz, 0.0, 0.0, speed, rate, dt)
+    if gap(kind, edge, px, pz) >= 0.0:
+        return math.inf
+    low, high = 0.0, dt
+    for _ in range(HALVINGS):
+        t = 0.5 * (low + high)
+        px, pz, _, _ = _along(bend, nx, nz, x, z, vx, vz, 0.0, 0.0, speed, rate, t)
+        low, high = (low, t) if gap(kind, edge, px, pz) < 0.0 else (t, high)
+    return high
 
 
 @jit

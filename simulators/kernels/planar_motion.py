@@ -12,7 +12,7 @@ from simulators.kernels.planar_shapes import CIRCLE, CX, CZ, SIZE, TX, TZ
 
 SLOW = 1e-9  # m/s: a slip, or a speed, that counts as none
 APPROACH = 1e-12  # m/s: what touches and comes no nearer than that fast does not collide
-DEEP = 1e-5  # m: how far behind a side a ball can be and still have come through its face: a step along a round brings 1e-8
+DEEP = 1e-3  # m: how far behind a side the ball still came through its face: the other faces lie a ball's diameter away
 INERTIA = 0.4  # of a solid sphere, in m r^2
 NEAR = 1e-14  # of a radius squared: a square of the distance that counts as touching; its own rounding is some 1e-16 of it
 NEWTON = 100
@@ -31,6 +31,16 @@ def first_hit(kind, edge, x, z, vx, vz, ax, az, dt):
         return math.inf
     along = dx * tx + dz * tz + t * (vx * tx + vz * tz + 0.5 * t * (ax * tx + az * tz))
     return t if 0.0 <= along <= edge[SIZE] else math.inf
+
+
+@jit
+def gap(kind, edge, x, z):
+    """Return how far [m] a point is outside `edge`: negative within a circle, or just behind a side; inf beside one."""
+    dx, dz = x - edge[CX], z - edge[CZ]
+    if kind == CIRCLE:
+        return math.sqrt(dx * dx + dz * dz) - edge[SIZE]
+    along, off = dx * edge[TX] + dz * edge[TZ], dz * edge[TX] - dx * edge[TZ]
+    return off if 0.0 <= along <= edge[SIZE] and off > -DEEP else math.inf
 
 
 @jit
@@ -113,7 +123,7 @@ def _from_right(near, f0, f1, f2, f3, f4, left, right):
 @jit
 def impact(vx, vz, spin, nx, nz, radius, restitution, friction):
     """Return velocity and spin [rad/s about y] after an impact on a surface with outward normal (nx, nz), and its speed."""
-    vn = vx * nx + vz * nz
+    vn = min(vx * nx + vz * nz, 0.0)
     slip = vx * nz - vz * nx - spin * radius
     normal = -(1.0 + restitution) * vn
     most = friction * normal
