@@ -182,7 +182,8 @@ class Roulette:
         rotor = Body("rotor", self._rotor(), mass=2.0, inertia=(0.03, 0.03, 0.06), surface=surface)
         free = self._on_rim(self.entrance)
         bodies += [rotor, Body("ball", (Part(Sphere(self.ball_radius), material=WHITE),), self.mass, free, surface=surface)]
-        bodies += [Body("finger", self._finger(), position=self._on_rim(self.entrance + self._behind), collides=False)]
+        behind = self.entrance + self._behind
+        bodies += [Body("finger", self._finger(), 0.0, self._on_rim(behind), _quat(_turned(behind)), collides=False)]
         margin = wall + 2.0 * self.ball_radius
         return World(
             bodies=tuple(bodies),
@@ -237,10 +238,10 @@ class Roulette:
         return 1.8 * self.ball_radius / self.track_radius
 
     def _finger(self) -> tuple[Part, ...]:
-        rod, lift = 0.8 * self.ball_radius, 6.0 * self.ball_radius
-        leaning = _quat(rotation.about((1.0, 0.0, 0.0), -0.5))  # local z up and away from the viewer
-        tip = Part(Capsule(rod, lift), (0.0, 0.5 * lift * math.sin(0.5), 0.5 * lift * math.cos(0.5)), leaning, SKIN)
-        return (tip,)
+        """Return a finger that leans away from the ball, in axes whose y points back along the rim."""
+        rod, length, lean = 0.7 * self.ball_radius, 8.0 * self.ball_radius, 0.9
+        middle = (0.0, 0.5 * length * math.sin(lean), 0.5 * length * math.cos(lean))
+        return (Part(Capsule(rod, length), middle, _quat(rotation.about((1.0, 0.0, 0.0), -lean)), SKIN),)
 
     def _on_rim(self, azimuth: float) -> Vec3:
         return (self.track_radius * math.cos(azimuth), self.track_radius * math.sin(azimuth), self.track_height)
@@ -253,13 +254,14 @@ class Roulette:
         to_go = [0.5 * speed * PUSH * (1.0 - ((t + PUSH) / PUSH) ** 2) / self.track_radius for t in times]
         start = -HELD - PUSH
         ball = tuple(self._on_rim(self.entrance + angle) for angle in (to_go[0], *to_go))
-        finger = tuple(self._on_rim(self.entrance + angle + self._behind) for angle in (to_go[0], *to_go))
+        behind = tuple(self.entrance + angle + self._behind for angle in (to_go[0], *to_go))
+        finger, pointing = tuple(map(self._on_rim, behind)), tuple(_quat(_turned(azimuth)) for azimuth in behind)
         away = (2.6 * finger[-1][0], 2.6 * finger[-1][1], finger[-1][2] + self.track_radius)
         still = (IDENTITY,) * (KEYS + 1)
         return {
             "rotor": Move((start, 0.0), ((0.0, 0.0, 0.0),) * 2, (_quat(_turned(start * turning)), IDENTITY), eased=False),
             "ball": Move((start, *times), ball, still, eased=False),
-            "finger": Move((start, *times, CLEAR), (*finger, away), (*still, IDENTITY), eased=False),
+            "finger": Move((start, *times, CLEAR), (*finger, away), (*pointing, pointing[-1]), eased=False),
         }
 
     def start(self, launch: Mapping[str, Array]) -> State:
