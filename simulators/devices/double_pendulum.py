@@ -91,7 +91,7 @@ class DoublePendulum:
         clips, moves = [], {}
         for name, bob in (("clip_inner", inner), ("clip_outer", outer)):
             # Out of the picture upwards: where the bobs begin to fall they are not in the way.
-            away: Vec3 = (bob[0], 0.0, bob[2] + 2.0 * reach)
+            away: Vec3 = (bob[0], 0.0, bob[2] + 6.0 * reach)
             clips.append(Body(name, CLIP, position=bob, collides=False))
             moves[name] = Move((-HOLD, 0.0, CLEAR), (bob, bob, away), (IDENTITY,) * 3)
         limit = 2.0 * reach

@@ -15,7 +15,7 @@ from simulators.devices.checks import check_fields, laws
 from simulators.devices.hand import FINGER, hand
 from simulators.rotation import Array
 from simulators.sampling import Distribution
-from simulators.world import Body, Box, Cylinder, Lathe, Material, Move, Part, Quat, Surface, Vec3, World
+from simulators.world import Body, Box, Cylinder, Lathe, Material, Move, Part, Quat, Surface, World
 
 HOLD, LIFT, LIFT_TIME = 0.5, 0.4, 0.5  # s, m, s: how long before the release a clip starts; the hand's one move upwards
 GRIP = 0.015  # m of the pencil between the fingers
@@ -100,7 +100,7 @@ class Pencil:
         """Return table, pencil and hand."""
         width, depth = self.table
         top = Part(Box((width, depth, TABLE_DEPTH), 0.006), (0.0, 0.0, -TABLE_DEPTH / 2.0), material=TABLE)
-        backdrop = Part(Box((3.0, 0.02, 2.0)), (0.0, depth / 2.0 + 0.35, 0.5), material=WALL)
+        backdrop = Part(Box((8.0, 0.02, 5.0)), (0.0, depth / 2.0 + 1.5, 0.0), material=WALL)
         surface = Surface(self.restitution, self.friction)
         leaning: Quat = tuple(rotation.about((0.0, 1.0, 0.0), self.lean).tolist())
         axis = rotation.rotate(leaning, (0.0, 0.0, 1.0))

@@ -246,7 +246,7 @@ class _Rod:
         matrix[2:, :2] = c * j[:2] - c * np.outer(rub, j[2])
         matrix[2:, 2:] = np.eye(2)
         right[2:] = rub * (self.gravity + c * bias[2]) - c * bias[:2]
-        return np.linalg.solve(matrix, right)
+        return np.asarray(np.linalg.solve(matrix, right), float)
 
 
 def _pencil(device: Device, start: Array, limit: float, tolerance: float) -> Motion:

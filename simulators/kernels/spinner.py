@@ -26,7 +26,7 @@ from simulators.kernels.frames import (
     still_since,
 )
 
-SERIES = 1e-4  # of drag times time: below it the viscous part is a power series, whose next term is 1e-12 of the first
+SERIES = 1e-4  # of drag times time: below it a power series; either way 1e-8 of the angle is lost here, and less elsewhere
 
 
 @dataclass(frozen=True)
