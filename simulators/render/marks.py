@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from simulators.compiled import jit
+from simulators.compiled import borrowing
 from simulators.render.lettering import SUITS, glyph, layout, upside_down
 from simulators.rotation import Array
 from simulators.world import Box, Cylinder, Lathe, Part, Sphere
@@ -116,13 +116,13 @@ class Ink:
         return self._append(height, float(len(lines)), *(float(line) for line in lines))
 
 
-@jit
+@borrowing
 def _cover(distance, footprint):
     """Return the share of a pixel inside an edge at a signed distance."""
     return min(max(0.5 - distance / footprint, 0.0), 1.0)
 
 
-@jit
+@borrowing
 def _glyph_distance(ink, at, u, v):
     """Return the signed distance to a glyph [capital heights]."""
     best = 9.0
@@ -145,7 +145,7 @@ def _glyph_distance(ink, at, u, v):
     return best
 
 
-@jit
+@borrowing
 def text_distance(ink, at, u, v):
     """Return the signed distance to a line of text centred about (0, 0) [capital heights]."""
     best = 9.0
@@ -160,12 +160,12 @@ def text_distance(ink, at, u, v):
     return best
 
 
-@jit
+@borrowing
 def _mix(a, b, share):
     return a[0] + share * (b[0] - a[0]), a[1] + share * (b[1] - a[1]), a[2] + share * (b[2] - a[2])
 
 
-@jit
+@borrowing
 def sectors(ink, at, base, x, y, footprint):
     """Return the colour of a disc or lathe with sectors at (x, y) [m] from its axis; `base` outside of the band."""
     rho = math.hypot(x, y)
@@ -194,7 +194,7 @@ def sectors(ink, at, base, x, y, footprint):
     return _mix(base, color, inside)
 
 
-@jit
+@borrowing
 def number(ink, at, base, x, y, z, radius, footprint):
     """Return the colour of a ball with its label on white spots at the ends of all three axes, at a surface point [m]."""
     a, b, c = abs(x), abs(y), abs(z)
@@ -220,7 +220,7 @@ def number(ink, at, base, x, y, z, radius, footprint):
     return _mix(base, _mix(color, BLACK, written), spot)
 
 
-@jit
+@borrowing
 def _card_back(accent, u, v, wide, high, footprint):
     """Return the colour of a card's back: a lattice of lozenges in a frame."""
     edge = max(abs(u) - 0.5 * wide, abs(v) - 0.5 * high)
@@ -234,7 +234,7 @@ def _card_back(accent, u, v, wide, high, footprint):
     return _mix(WHITE, color, _cover(edge + 0.085 * wide, footprint))
 
 
-@jit
+@borrowing
 def card(ink, at, base, accent, x, y, nz, hx, hy, footprint):
     """Return the colour of a card's face (`nz` > 0) or back at (x, y) [m]; its longer edge is up."""
     u, v, wide, high = x, y, 2.0 * hx, 2.0 * hy
@@ -262,7 +262,7 @@ def card(ink, at, base, accent, x, y, nz, hx, hy, footprint):
     return _mix(base, paint, written)
 
 
-@jit
+@borrowing
 def sign(ink, at, base, accent, x, z, hx, hz, footprint):
     """Return the colour of a sign's front at (x, z) [m]: lines of text in a frame."""
     height, lines = ink[at], int(ink[at + 1])

@@ -129,7 +129,9 @@ class RasterCanvas:
 
     def _region(self, moving: _Posed) -> Region:
         """Return the pixels that primitives can cover or shade."""
-        x0, y0, x1, y1 = kernels.shadowed(self._camera, moving.prims, self._light, self._tiles, self._depth)
+        x0, y0, x1, y1 = kernels.shadowed(
+            self._camera, moving.prims, moving.prims.copy(), self._light, self._tiles, self._depth
+        )
         for a, b, c, d in moving.groups[:, 6:10].astype(int):
             if a < c and b < d:
                 x0, y0, x1, y1 = min(x0, a), min(y0, b), max(x1, c), max(y1, d)

@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from simulators.compiled import jit
+from simulators.compiled import borrowing
 from simulators.render import textures as tx
 from simulators.render.raster_shading import layer, shade
 from simulators.render.raster_shadow import ball_may_shadow, may_shadow
@@ -27,7 +27,7 @@ SAMPLES = 4
 OFFSETS = np.array([[0.125, 0.625], [0.375, 0.125], [0.625, 0.875], [0.875, 0.375]])
 
 
-@jit
+@borrowing
 def ray(camera, x, y):
     """Return origin and unit direction of the ray through pixel coordinates (x, y)."""
     a = (x - camera[14] / 2.0) / camera[12]
@@ -42,20 +42,20 @@ def ray(camera, x, y):
     return camera[0], camera[1], camera[2], dx * n, dy * n, dz * n
 
 
-@jit
+@borrowing
 def footprint(camera, t):
     """Return how wide a sample is at distance `t` [m]."""
     return 0.6 / camera[12] * (1.0 if camera[13] > 0.0 else t)
 
 
-@jit
+@borrowing
 def backdrop(dx, dy, dz):
     """Return the linear colour of what lies behind everything: a quiet wall, lighter above."""
     up = 0.5 + 0.5 * tx.smoothstep(-1.0, 1.0, dz)
     return 0.50 * up + 0.08, 0.52 * up + 0.08, 0.56 * up + 0.08
 
 
-@jit
+@borrowing
 def encode(v):
     """Return the 8-bit sRGB value of a linear one; the brightest part is rolled off, not cut."""
     if v > 0.8:
@@ -64,7 +64,7 @@ def encode(v):
     return np.uint8(min(max(v, 0.0), 1.0) * 255.0 + 0.5)
 
 
-@jit
+@borrowing
 def nearest(kinds, prims, groups, rects, first, px, py, t, who, ox, oy, oz, dx, dy, dz):
     """Return (t, who) of the nearest opaque primitive in groups from `first` on, starting from what was found before."""
     for g in range(first, len(groups)):
@@ -77,7 +77,7 @@ def nearest(kinds, prims, groups, rects, first, px, py, t, who, ox, oy, oz, dx, 
     return t, who
 
 
-@jit
+@borrowing
 def changed(kinds, prims, groups, rects, first, light, px, py, t, ox, oy, oz, dx, dy, dz):
     """Say whether a primitive in groups from `first` on is in front of what a ray hits at `t`, or may shade it there."""
     for g in range(first, len(groups)):
@@ -96,7 +96,7 @@ def changed(kinds, prims, groups, rects, first, light, px, py, t, ox, oy, oz, dx
     return False
 
 
-@jit
+@borrowing
 def through(camera, kinds, prims, ink, rects, light, px, py, limit, ox, oy, oz, dx, dy, dz):
     """Return the linear colour of the clear primitives before `limit`, front to back, and the share of light they let pass."""
     red, green, blue, keep = 0.0, 0.0, 0.0, 1.0
@@ -119,7 +119,7 @@ def through(camera, kinds, prims, ink, rects, light, px, py, limit, ox, oy, oz, 
         last, before = t, who
 
 
-@jit
+@borrowing
 def trace(out, x0, y0, camera, kinds, prims, ink, groups, rects, moving, light, directions, depth, ident, known, reuse):
     """Draw the pixels of `out` (h, w, 3), whose corner is (x0, y0).
 
@@ -128,7 +128,9 @@ def trace(out, x0, y0, camera, kinds, prims, ink, groups, rects, moving, light, 
     from there. Without it, both are filled in.
     """
     first = moving if reuse else 0
-    clear = np.any(kinds[:, 3] > 0)
+    clear = False
+    for i in range(len(kinds)):
+        clear = clear or kinds[i, 3] > 0
     for row in range(out.shape[0]):
         for column in range(out.shape[1]):
             px, py = x0 + column, y0 + row
@@ -166,25 +168,23 @@ def trace(out, x0, y0, camera, kinds, prims, ink, groups, rects, moving, light, 
             out[row, column, 2] = encode(blue / SAMPLES)
 
 
-@jit
-def shadowed(camera, prims, light, tiles, depth):
+@borrowing
+def shadowed(camera, prims, grown, light, tiles, depth):
     """Return (x0, y0, x1, y1): the pixels of the background that `prims` can shade.
 
-    `tiles` (h, w, 4) bounds the background's hit points of each 8x8 pixels by a ball (centre, radius; below 0: none).
+    `grown` is a copy of `prims` to work in. `tiles` (h, w, 4) bounds the background's hit points of each 8x8 pixels by a ball
+    (centre, radius; below 0: none).
     """
     x0, y0, x1, y1 = depth.shape[1], depth.shape[0], 0, 0
-    grown = np.empty((1, prims.shape[1]))
     for ty in range(tiles.shape[0]):
         for tc in range(tiles.shape[1]):
             if tiles[ty, tc, 3] < 0.0:
                 continue
-            bx, by, bz, radius = tiles[ty, tc]
+            bx, by, bz, radius = tiles[ty, tc, 0], tiles[ty, tc, 1], tiles[ty, tc, 2], tiles[ty, tc, 3]
             for i in range(len(prims)):
-                grown[0] = prims[i]
-                grown[0, 12:15] += radius
-                grown[0, 16] += radius
-                grown[0, 33] -= radius
-                if not may_shadow(grown, 0, light, bx, by, bz):
+                grown[i, 12], grown[i, 13], grown[i, 14] = prims[i, 12] + radius, prims[i, 13] + radius, prims[i, 14] + radius
+                grown[i, 16], grown[i, 33] = prims[i, 16] + radius, prims[i, 33] - radius
+                if not may_shadow(grown, i, light, bx, by, bz):
                     continue
                 for py in range(8 * ty, min(8 * ty + 8, depth.shape[0])):
                     for px in range(8 * tc, min(8 * tc + 8, depth.shape[1])):
@@ -200,22 +200,20 @@ def shadowed(camera, prims, light, tiles, depth):
     return x0, y0, x1, y1
 
 
-@jit
+@borrowing
 def bound_tiles(camera, depth, tiles):
     """Fill `tiles` for `shadowed` from the background's `depth` (H, W, 4)."""
     for ty in range(tiles.shape[0]):
         for tc in range(tiles.shape[1]):
-            low, high = np.full(3, np.inf), np.full(3, -np.inf)
+            x0, y0, z0, x1, y1, z1 = MISS, MISS, MISS, -MISS, -MISS, -MISS
             for py in range(8 * ty, min(8 * ty + 8, depth.shape[0])):
                 for px in range(8 * tc, min(8 * tc + 8, depth.shape[1])):
                     for k in range(SAMPLES):
                         t = depth[py, px, k]
                         if t < MISS:
                             ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k, 0], py + OFFSETS[k, 1])
-                            for j, v in enumerate((ox + t * dx, oy + t * dy, oz + t * dz)):
-                                low[j], high[j] = min(low[j], v), max(high[j], v)
-            if low[0] > high[0]:
-                tiles[ty, tc, 3] = -1.0
-            else:
-                tiles[ty, tc, :3] = (low + high) / 2.0
-                tiles[ty, tc, 3] = np.sqrt(np.sum((high - low) ** 2)) / 2.0 * 1.000001
+                            x, y, z = ox + t * dx, oy + t * dy, oz + t * dz
+                            x0, y0, z0, x1, y1, z1 = min(x0, x), min(y0, y), min(z0, z), max(x1, x), max(y1, y), max(z1, z)
+            tiles[ty, tc, 0], tiles[ty, tc, 1], tiles[ty, tc, 2] = (x0 + x1) / 2.0, (y0 + y1) / 2.0, (z0 + z1) / 2.0
+            size = math.sqrt((x1 - x0) ** 2 + (y1 - y0) ** 2 + (z1 - z0) ** 2)
+            tiles[ty, tc, 3] = -1.0 if x0 > x1 else size / 2.0 * 1.000001

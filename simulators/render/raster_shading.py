@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from simulators.compiled import jit
+from simulators.compiled import borrowing
 from simulators.render import marks
 from simulators.render import textures as tx
 from simulators.render.raster_shadow import lit
 from simulators.render.raster_shapes import BOX, CONE, CYLINDER, normals, to_local, to_world, way_through
 
 
-@jit
+@borrowing
 def marked(kinds, prims, ink, i, base, x, y, z, ny, nz, footprint):
     """Return the colour of what is painted or written at a surface point of a primitive; `base` where nothing is."""
     texture, at, hx, hy, hz = kinds[i, 1], kinds[i, 4], prims[i, 12], prims[i, 13], prims[i, 14]
@@ -27,7 +27,7 @@ def marked(kinds, prims, ink, i, base, x, y, z, ny, nz, footprint):
     return base
 
 
-@jit
+@borrowing
 def surface(kinds, prims, ink, i, x, y, z, nx, ny, nz, unit, footprint):
     """Return colour (linear r, g, b), shading normal and how metallic a surface point is, all in the primitive's axes."""
     shape, texture, grain = kinds[i, 0], kinds[i, 1], kinds[i, 2]
@@ -93,7 +93,7 @@ def surface(kinds, prims, ink, i, x, y, z, nx, ny, nz, unit, footprint):
     return red, green, blue, nx * n, ny * n, nz * n, metal
 
 
-@jit
+@borrowing
 def shade(kinds, prims, groups, ink, i, light, directions, sample, ox, oy, oz, dx, dy, dz, t, footprint):
     """Return the linear colour that a ray sees of primitive `i` at distance `t`."""
     wx, wy, wz = ox + t * dx, oy + t * dy, oz + t * dz
@@ -126,7 +126,7 @@ def shade(kinds, prims, groups, ink, i, light, directions, sample, ox, oy, oz, d
     return r * (body + tint) + extra, g * (body + tint) + extra, b * (body + tint) + extra
 
 
-@jit
+@borrowing
 def layer(kinds, prims, ink, i, light, ox, oy, oz, dx, dy, dz, t, footprint):
     """Return the linear colour that clear primitive `i` adds where a ray enters it, and the share of light that passes.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from simulators.compiled import jit
+from simulators.compiled import borrowing
 from simulators.render.raster_shapes import CONE, MISS, cast, hit_box, to_local
 
 GLASS_PASSES = 0.92  # of the light that meets a clear pane upright: twice 4 % goes back (Fresnel, n = 1.5)
 
 
-@jit
+@borrowing
 def ball_may_shadow(cx, cy, cz, r, light, x, y, z):
     """Say whether anything in a ball (centre, radius `r`) can stand between a point and any part of the light."""
     ox, oy, oz = x - cx, y - cy, z - cz
@@ -23,7 +23,7 @@ def ball_may_shadow(cx, cy, cz, r, light, x, y, z):
     return square - along * along <= (r + e) ** 2
 
 
-@jit
+@borrowing
 def _in_the_hollow(prims, i, e, ox, oy, oz, dx, dy, dz):
     """Say whether a ray stays clear of a lathe's piece, by `e` [m] at least, while it is as high as that: inside of it."""
     hollow, high = prims[i, 33] - e, prims[i, 14] + e
@@ -37,7 +37,7 @@ def _in_the_hollow(prims, i, e, ox, oy, oz, dx, dy, dz):
     return max(a * a + b * b, c * c + d * d) < hollow * hollow  # the distance from the axis is largest at an end
 
 
-@jit
+@borrowing
 def may_shadow(prims, i, light, x, y, z):
     """Say whether a primitive can stand between a point and any part of the light. Errs towards yes."""
     if not ball_may_shadow(prims[i, 0], prims[i, 1], prims[i, 2], prims[i, 16], light, x, y, z):
@@ -55,7 +55,7 @@ def may_shadow(prims, i, light, x, y, z):
     return not _in_the_hollow(prims, i, e, ox, oy, oz, dx, dy, dz)
 
 
-@jit
+@borrowing
 def lit(kinds, prims, groups, own, light, directions, sample, x, y, z):
     """Return the share of the light's disc that a point of primitive `own` sees.
 

@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
-from simulators.compiled import jit
+from simulators.compiled import borrowing
 
 BOX, SPHERE, CYLINDER, CAPSULE, CONE = range(5)
 MISS = np.inf
 
 
-@jit
+@borrowing
 def _slab(o, d, h, near, far):
     """Cut the interval (near, far) of a ray with |coordinate| <= h."""
     if d == 0.0:
@@ -22,7 +22,7 @@ def _slab(o, d, h, near, far):
     return max(near, min(a, b)), min(far, max(a, b))
 
 
-@jit
+@borrowing
 def _rounded(kind, hx, hy, hz, fillet, x, y, z, dx, dy, dz):
     """Return the distance to a box or cylinder with rounded edges from outside, and how it changes along a direction."""
     if kind == BOX:
@@ -37,7 +37,7 @@ def _rounded(kind, hx, hy, hz, fillet, x, y, z, dx, dy, dz):
     return far - fillet, (a * da + b * db + c * dc) / max(far, 1.0e-300)
 
 
-@jit
+@borrowing
 def hit_box(hx, hy, hz, ox, oy, oz, dx, dy, dz):
     """Return where a ray enters and leaves a box about its own axes; enters > leaves for a miss."""
     near, far = _slab(ox, dx, hx, -1.0e30, 1.0e30)
@@ -45,7 +45,7 @@ def hit_box(hx, hy, hz, ox, oy, oz, dx, dy, dz):
     return _slab(oz, dz, hz, near, far)
 
 
-@jit
+@borrowing
 def _hit_cylinder(r, hz, ox, oy, oz, dx, dy, dz):
     near, far = _slab(oz, dz, hz, -1.0e30, 1.0e30)
     a, b, c = dx * dx + dy * dy, ox * dx + oy * dy, ox * ox + oy * oy - r * r
@@ -58,7 +58,7 @@ def _hit_cylinder(r, hz, ox, oy, oz, dx, dy, dz):
     return max(near, (-b - h) / a), min(far, (-b + h) / a)
 
 
-@jit
+@borrowing
 def _hit_sphere(r, ox, oy, oz, dx, dy, dz):
     b = ox * dx + oy * dy + oz * dz
     px, py, pz = ox - b * dx, oy - b * dy, oz - b * dz  # the nearest point: exact where the ball is far away
@@ -69,7 +69,7 @@ def _hit_sphere(r, ox, oy, oz, dx, dy, dz):
     return -b - h, -b + h
 
 
-@jit
+@borrowing
 def _hit_cone(prims, i, ox, oy, oz, dx, dy, dz):
     """Return where a ray first meets a piece of a lathe, a cone's wall or a flat ring, from either side; inf for a miss."""
     r0, z0, r1, z1 = prims[i, 25], prims[i, 26], prims[i, 27], prims[i, 28]
@@ -97,7 +97,7 @@ def _hit_cone(prims, i, ox, oy, oz, dx, dy, dz):
     return best
 
 
-@jit
+@borrowing
 def _normal_cone(prims, i, x, y, z):
     """Return the true and the smoothed unit normal of a piece of a lathe at a surface point, both in its axes."""
     r0, z0, r1, z1 = prims[i, 25], prims[i, 26], prims[i, 27], prims[i, 28]
@@ -111,7 +111,7 @@ def _normal_cone(prims, i, x, y, z):
     return cos * h * size, sin * h * size, -w * size, cos * a * n, sin * a * n, b * n
 
 
-@jit
+@borrowing
 def hit(kind, prims, i, ox, oy, oz, dx, dy, dz):
     """Return the distance at which a ray, in a primitive's axes, enters it from outside; inf for a miss."""
     hx, hy, hz, fillet = prims[i, 12], prims[i, 13], prims[i, 14], prims[i, 15]
@@ -153,7 +153,7 @@ def hit(kind, prims, i, ox, oy, oz, dx, dy, dz):
     return t
 
 
-@jit
+@borrowing
 def normal(kind, prims, i, x, y, z):
     """Return the outward unit normal of a primitive at a surface point, both in its axes."""
     hx, hy, hz, fillet = prims[i, 12], prims[i, 13], prims[i, 14], prims[i, 15]
@@ -187,7 +187,7 @@ def normal(kind, prims, i, x, y, z):
     return 0.0, 0.0, math.copysign(1.0, z)
 
 
-@jit
+@borrowing
 def normals(kind, prims, i, x, y, z):
     """Return the true and the shading unit normal of a primitive at a surface point; a lathe's may face inwards."""
     if kind == CONE:
@@ -196,7 +196,7 @@ def normals(kind, prims, i, x, y, z):
     return a, b, c, a, b, c
 
 
-@jit
+@borrowing
 def way_through(kind, prims, i, x, y, z, dx, dy, dz, upright):
     """Return how long a ray's way through a clear primitive is, from where it enters, in units of its least thickness.
 
@@ -214,7 +214,7 @@ def way_through(kind, prims, i, x, y, z, dx, dy, dz, upright):
     return max(far, 0.0) / (2.0 * min(hx, min(hy, hz)))
 
 
-@jit
+@borrowing
 def to_local(prims, i, x, y, z):
     """Rotate a world vector into a primitive's axes."""
     return (
@@ -224,7 +224,7 @@ def to_local(prims, i, x, y, z):
     )
 
 
-@jit
+@borrowing
 def to_world(prims, i, x, y, z):
     """Rotate a vector of a primitive's axes into the world's."""
     return (
@@ -234,7 +234,7 @@ def to_world(prims, i, x, y, z):
     )
 
 
-@jit
+@borrowing
 def cast(kinds, prims, i, ox, oy, oz, dx, dy, dz):
     """Return the distance at which a world ray enters a primitive; inf for a miss."""
     ox, oy, oz = ox - prims[i, 0], oy - prims[i, 1], oz - prims[i, 2]
