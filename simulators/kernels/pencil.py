@@ -27,6 +27,8 @@ from simulators.kernels.frames import (
     still_since,
 )
 
+BISECTIONS = 40  # of a step, to find when within it a slide begins or the cone lies: to 1e-12 of the step
+
 
 @dataclass(frozen=True)
 class PencilKernel:
@@ -116,23 +118,29 @@ def _rate(y, into, fx, fy, rod):
 
 
 @jit
-def _contact(y, rod):
-    """Return the horizontal direction (2,) of the force on the tip over its normal part; NaN where the tip stands."""
-    c, friction = rod[0], rod[3]
+def _contact(y, h, rod):
+    """Return the horizontal direction (2,) of the force on the tip over its normal part; NaN where the tip stands.
+
+    Friction turns a tip slower than it takes away in a step of `h` [s] at once to where it is drawn: against that, then, not
+    against a velocity whose direction the step could not follow.
+    """
+    c, g, friction = rod[0], rod[2], rod[3]
     speed = math.hypot(y[5], y[6])
-    if speed > 0.0:
+    if speed > 2.0 * friction * g * h and speed > 0.0:
         return -friction * y[5] / speed, -friction * y[6] / speed
     ax, ay, _, normal = _bend(y[2], y[3], y[4], y[7], y[8], y[9], math.nan, math.nan, rod)
     needed = c * math.hypot(ax, ay)
-    if needed <= friction * normal:
-        return math.nan, math.nan
-    return friction * c * ax / needed, friction * c * ay / needed
+    if needed > friction * normal and ax * y[5] + ay * y[6] <= 0.0:
+        return friction * c * ax / needed, friction * c * ay / needed
+    if speed > 0.0:
+        return -friction * y[5] / speed, -friction * y[6] / speed
+    return math.nan, math.nan
 
 
 @jit
 def _advance(y, h, rod, work):
     """Take `y` (10,) one step of `h` [s] on, in place. `work` (5, 10) is scratch."""
-    fx, fy = _contact(y, rod)
+    fx, fy = _contact(y, h, rod)
     _rate(y, work[0], fx, fy, rod)
     for k in range(10):
         work[4, k] = y[k] + 0.5 * h * work[0, k]
@@ -157,6 +165,30 @@ def _advance(y, h, rod, work):
 def _braked(speed, impulse):
     """Return what Coulomb friction of that impulse leaves of a speed."""
     return math.copysign(max(abs(speed) - impulse, 0.0), speed)
+
+
+@jit
+def _go(y, h, rod, work, trial):
+    """Take `y` (10,) `h` [s] on, in place: where a standing tip begins to slide within it, in two steps that meet there."""
+    if not math.isnan(_contact(y, h, rod)[0]):
+        _advance(y, h, rod, work)
+        return
+    trial[:] = y
+    _advance(trial, h, rod, work)
+    if math.isnan(_contact(trial, h, rod)[0]):
+        y[:] = trial
+        return
+    low, high = 0.0, h
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        trial[:] = y
+        _advance(trial, middle, rod, work)
+        if math.isnan(_contact(trial, h, rod)[0]):
+            low = middle
+        else:
+            high = middle
+    _advance(y, high, rod, work)
+    _advance(y, h - high, rod, work)
 
 
 @jit
@@ -241,7 +273,8 @@ def _fall(
     starts, axis, rod, per_read, limit, reach, tolerance, times,
     code, first, strongest, settled, end_time, end, frames, frame_count,
 ):  # fmt: skip
-    y, ahead, work, lying = np.zeros(10), np.zeros(10), np.zeros((5, 10)), np.zeros(12)
+    y, ahead, between, trial = np.zeros(10), np.zeros(10), np.zeros(10), np.zeros(10)
+    work, lying = np.zeros((5, 10)), np.zeros(12)
     body, held = np.zeros((1, 13)), np.zeros((1, 7))
     lowest = rod[5] / math.hypot(rod[5], rod[6])  # u_z when the cone lies on the table
     h = READ_STEP / per_read
@@ -258,13 +291,13 @@ def _fall(
             length = min((step + 1) * h, limit) - time
             if not landed:
                 ahead[:] = y
-                _advance(ahead, length, rod, work)
+                _go(ahead, length, rod, work, trial)
                 if ahead[4] <= lowest:
                     low, high = 0.0, length  # the moment within the step at which the cone meets the table
-                    for _ in range(40):
+                    for _ in range(BISECTIONS):
                         middle = 0.5 * (low + high)
                         ahead[:] = y
-                        _advance(ahead, middle, rod, work)
+                        _go(ahead, middle, rod, work, trial)
                         if ahead[4] <= lowest:
                             high = middle
                         else:
@@ -275,12 +308,12 @@ def _fall(
                 if landed and times[frame] >= lying[0]:
                     _lain(frames[i, frame, 0], times[frame], lying, rod)
                 else:
-                    ahead[:] = y
-                    _advance(ahead, times[frame] - time, rod, work)
-                    _standing(frames[i, frame, 0], ahead, rod)
+                    between[:] = y
+                    _go(between, times[frame] - time, rod, work, trial)
+                    _standing(frames[i, frame, 0], between, rod)
                 frame += 1
             if not landed:
-                _advance(y, length, rod, work)
+                y[:] = ahead
             time += length
             step += 1
             if step % per_read and time < limit - 1e-9:
