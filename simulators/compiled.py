@@ -134,7 +134,9 @@ def _compiled(function: _F, **options: bool) -> _F:
     # read when a function's cache is attached, so it serves even where numba was imported earlier by somebody else
     config.CACHE_DIR = str(_folder(file))  # type: ignore[attr-defined]
     try:
-        dispatcher = numba.njit(cache=True, nogil=True, fastmath=False, error_model="numpy", **options)(function)
+        settings: dict[str, Any] = {"cache": True, "nogil": True, "fastmath": False, "error_model": "numpy", **options}
+        compiled: Any = numba.njit(**settings)
+        dispatcher = compiled(function)
     finally:
         config.CACHE_DIR = before  # type: ignore[attr-defined]
     _ours.add(id(dispatcher))

@@ -86,7 +86,7 @@ class Material:
     `felt`, `brushed` (metal), `pips` (a box: one pip on +x, 6 on -x, 2 on +y, 5 on -y, 3 on +z, 4 on -z), `coin` (a
     cylinder: heads on +z, tails on -z), `sectors` (a cylinder's +z face or a lathe: `sectors` counterclockwise from the local
     +x axis, seen from +z, their labels written between `band` (two radii [m]), which is also where the colours are when it is
-    given), `number` (a ball: `label` on a white spot at +z and at -z), `card` (a box: `label` such as 'QH' on its +z
+    given), `number` (a ball: `label` on white spots at both ends of all three axes), `card` (a box: `label` such as 'QH' on its +z
     face, the back's pattern on -z), `sign` (a box: `label` written on its -y face).
     `roughness` runs from 0 (mirror) to 1 (matt). `opacity` below 1 is clear glass or acrylic: what is behind shows through.
     """

@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 from simulators.device import State
 from simulators.render import textures
 from simulators.render.canvas import Image, Region, check_region, clip_region
+from simulators.render.faces import basis, face, srgb
 from simulators.render.primitives import half_extents, linear, texture_code
 from simulators.rotation import Array, multiply, rotate, unrotate
-from simulators.world import Body, Box, Camera, Capsule, Cylinder, Light, Material, Part, Shape, Sphere, World
+from simulators.world import Body, Box, Camera, Capsule, Cylinder, Lathe, Light, Material, Part, Shape, Sphere, World
 
 _WALL = (0.93, 0.92, 0.90)  # behind everything
+_PAINTED = (textures.PIPS, textures.COIN, textures.SECTORS, textures.NUMBER, textures.CARD, textures.SIGN)
 _EDGE = 1e-9  # of a length: two depths nearer than this are one
 
 
@@ -56,7 +58,7 @@ class PlanarCanvas:
         side = np.asarray(light.direction, float) / np.linalg.norm(light.direction)
         self._aim = (float(side[0]), float(-side[2]))  # towards the light, in the picture
         self._world = world
-        self._shaders: dict[Part, skia.Shader] = {}
+        self._shaders: dict[tuple[Part, tuple[float, ...]], skia.Shader] = {}
         plane = _plane(world)
         behind, within, front = self._layers(world.fixed, plane)
         self._behind = self._sheet(behind, shadows=within, opaque=True)
@@ -111,9 +113,10 @@ class PlanarCanvas:
     def _items(self, bodies: Sequence[Body], pos: Array, quat: Array) -> list[_Item]:
         """Return the posed parts of `bodies`, far first; of equal depth, in order."""
         items = [
-            _Item(part, pos[i] + rotate(quat[i], part.position), multiply(quat[i], part.quaternion), self._texture(part))
+            _Item(part, pos[i] + rotate(quat[i], part.position), turn, self._texture(part, turn))
             for i, body in enumerate(bodies)
             for part in body.parts
+            for turn in [multiply(quat[i], part.quaternion)]
         ]
         return sorted(items, key=lambda item: -item.centre[1])
 
@@ -176,7 +179,7 @@ class PlanarCanvas:
         dx, dy, blur = self._shadow(item)
         outline = self._outline(item)
         outline.offset(dx, dy)
-        strength = 0.42 * (1.0 - 0.5 * self._light.ambient)
+        strength = 0.42 * (1.0 - 0.5 * self._light.ambient) * (0.25 + 0.75 * item.part.material.opacity)
         mask = skia.MaskFilter.MakeBlur(skia.kNormal_BlurStyle, blur)
         canvas.drawPath(outline, skia.Paint(AntiAlias=True, Color=_color((0.08, 0.07, 0.10), strength), MaskFilter=mask))
 
@@ -203,22 +206,32 @@ class PlanarCanvas:
                 path.addRoundRect(skia.Rect(-w, -h, w, h), round_, round_)
                 path.transform(_turned(angle, x, y))
                 return path
-        hull = _hull(_rim(shape) if isinstance(shape, Cylinder) else _corners(shape), item.turn)
+        if isinstance(shape, Lathe) and abs(axis[1]) < 1e-6:  # from its side: the profile and its mirror image
+            r, z = np.array(shape.profile).T
+            side = np.concatenate([np.stack([r, z], axis=-1), np.stack([-r, z], axis=-1)[::-1]]) * self._scale
+            path.addPoly([skia.Point(px, -pz) for px, pz in side.tolist()], True)
+            path.transform(_turned(math.atan2(axis[0], axis[2]), x, y))
+            return path
+        hull = _hull(_corners(shape) if isinstance(shape, Box) else _rim(shape), item.turn)
         path.addPoly([skia.Point(x + px * self._scale, y - pz * self._scale) for px, pz in hull], True)
         return path
 
     def _draw(self, canvas: skia.Canvas, item: _Item) -> None:
         path, material = self._outline(item), item.part.material
+        clear = material.opacity < 1.0
+        if clear:
+            canvas.saveLayerAlpha(path.computeTightBounds().makeOutset(2.0, 2.0), round(255 * material.opacity))
         if item.shader is not None:
-            flat = _flat_axes(item.turn)
-            matrix = _turned(flat[2] if flat else 0.0, *self._pixel(item.centre[0], item.centre[2]))
+            matrix = _turned(self._angle(item), *self._pixel(item.centre[0], item.centre[2]))
             canvas.drawPath(path, skia.Paint(AntiAlias=True, Shader=item.shader.makeWithLocalMatrix(matrix)))
         else:
             canvas.drawPath(path, skia.Paint(AntiAlias=True, Color=_color(material.color)))
+        if clear:
+            canvas.restore()
         box = path.computeTightBounds()
         if isinstance(item.part.shape, Box):
             self._bevel(canvas, path, box)
-        else:
+        elif item.shader is None or isinstance(item.part.shape, Sphere):
             self._gloss(canvas, path, box, material)
 
     def _bevel(self, canvas: skia.Canvas, path: skia.Path, box: skia.Rect) -> None:
@@ -257,14 +270,36 @@ class PlanarCanvas:
         )
         canvas.drawPath(path, skia.Paint(AntiAlias=True, Shader=spot))
 
-    def _texture(self, part: Part) -> skia.Shader | None:
-        """Return a textured box's picture as a shader about its centre [pixels], made once a part."""
+    def _texture(self, part: Part, turn: Array) -> skia.Shader | None:
+        """Return a part's picture as a shader about its centre [pixels], made once for the side that is seen; None for none."""
         code = texture_code(part.material)
-        if not isinstance(part.shape, Box) or code not in (textures.WOOD, textures.FELT, textures.BRUSHED):
+        board = isinstance(part.shape, Box) and code in (textures.WOOD, textures.FELT, textures.BRUSHED)
+        if not board and (code not in _PAINTED or isinstance(part.shape, Lathe)):
             return None
-        if part not in self._shaders:
-            self._shaders[part] = self._paint_texture(part, code)
-        return self._shaders[part]
+        towards = np.round(unrotate(turn, (0.0, -1.0, 0.0)), 6) + 0.0
+        if not (board or isinstance(part.shape, Sphere)) and np.abs(towards).max() < 1.0:
+            return None  # neither a face nor a side
+        key = (part, () if board else tuple(towards.tolist()))
+        if key not in self._shaders:
+            self._shaders[key] = self._paint_texture(part, code) if board else self._painted(part, towards)
+        return self._shaders[key]
+
+    def _painted(self, part: Part, towards: Array) -> skia.Shader:
+        """Return what is painted on a part, drawn at twice the size."""
+        pixels = face(part, towards, 0.5 / self._scale, self._unit)
+        matrix = skia.Matrix.Translate(-pixels.shape[1] / 2, -pixels.shape[0] / 2)
+        matrix.postScale(0.5, 0.5)
+        return skia.Image.fromarray(pixels, colorType=skia.kRGBA_8888_ColorType).makeShader(
+            skia.TileMode.kClamp, skia.TileMode.kClamp, skia.SamplingOptions(skia.FilterMode.kLinear), matrix
+        )
+
+    def _angle(self, item: _Item) -> float:
+        """Return how far an item's texture is turned [rad], clockwise as seen."""
+        if texture_code(item.part.material) not in _PAINTED:
+            flat = _flat_axes(item.turn)
+            return flat[2] if flat else 0.0
+        right = rotate(item.turn, basis(np.round(unrotate(item.turn, (0.0, -1.0, 0.0)), 6) + 0.0)[0])
+        return math.atan2(-right[2], right[0])
 
     def _paint_texture(self, part: Part, code: int) -> skia.Shader:
         half = half_extents(part.shape)
@@ -281,10 +316,8 @@ class PlanarCanvas:
         share, bright = textures.sheet(code, u, v, half[i] >= half[j], self._unit, 0.6 * step, 0.37 * half[i] + 1.7 * half[j])
         base, dark = linear(part.material.color), linear(part.material.accent)
         light = (base * (1.0 - share[..., None]) + dark * share[..., None]) * bright[..., None]
-        light = np.clip(light, 0.0, 1.0)
-        srgb = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
         pixels = np.full((high, wide, 4), 255, np.uint8)
-        pixels[..., :3] = np.round(srgb * 255.0)
+        pixels[..., :3] = srgb(light)
         image = skia.Image.fromarray(pixels, colorType=skia.kRGBA_8888_ColorType)
         matrix = skia.Matrix.Translate(-wide / 2, -high / 2)
         return image.makeShader(
@@ -325,10 +358,13 @@ def _corners(shape: Shape) -> Array:
     return half * np.array([[a, b, c] for a in (-1, 1) for b in (-1, 1) for c in (-1, 1)], float)
 
 
-def _rim(shape: Cylinder) -> Array:
+def _rim(shape: Shape) -> Array:
+    """Return points on the circles that a cylinder's or lathe's outline runs through."""
+    high = half_extents(shape)
+    rings = shape.profile if isinstance(shape, Lathe) else ((high[0], high[2]), (high[0], -high[2]))
     angle = np.linspace(0.0, 2.0 * np.pi, 72, endpoint=False)
-    ring = np.stack([shape.radius * np.cos(angle), shape.radius * np.sin(angle), np.full(72, shape.length / 2.0)], axis=-1)
-    return np.concatenate([ring, ring * (1.0, 1.0, -1.0)])
+    unit = np.stack([np.cos(angle), np.sin(angle), np.zeros(72)], axis=-1)
+    return np.concatenate([unit * r + (0.0, 0.0, z) for r, z in rings])
 
 
 def _hull(points: Array, turn: Array) -> Array:

@@ -21,7 +21,7 @@ from simulators.world import Camera, Light, World
 SHADOW_RAYS = 16  # a sample; the four samples of a pixel take different ones
 
 
-def _disc_directions(light: Light) -> Array:
+def disc_directions(light: Light) -> Array:
     """Return directions (4, SHADOW_RAYS, 3) to points spread evenly over the light's disc."""
     towards = np.asarray(light.direction, float)
     towards = towards / np.linalg.norm(towards)
@@ -64,7 +64,7 @@ class RasterCanvas:
         )
         direction = np.asarray(light.direction, float) / np.linalg.norm(light.direction)
         self._light = np.array([*direction, np.tan(light.softness), light.ambient, world.scale])
-        self._directions = _disc_directions(light)
+        self._directions = disc_directions(light)
         ink = Ink(linear)
         fixed, self._moving = Primitives(world.fixed, ink, still=True), Primitives(world.moving, ink, still=False)
         self._ink = ink.numbers()

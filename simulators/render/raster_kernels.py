@@ -100,9 +100,9 @@ def changed(kinds, prims, groups, rects, first, light, px, py, t, ox, oy, oz, dx
 def through(camera, kinds, prims, ink, rects, light, px, py, limit, ox, oy, oz, dx, dy, dz):
     """Return the linear colour of the clear primitives before `limit`, front to back, and the share of light they let pass."""
     red, green, blue, keep = 0.0, 0.0, 0.0, 1.0
-    last, before = 0.0, np.int64(-1)
+    last, before = 0.0, -1
     while True:
-        t, who = limit, np.int64(-1)
+        t, who = limit, -1
         for i in range(len(kinds)):
             if kinds[i, 3] == 0 or not (rects[i, 0] <= px < rects[i, 2] and rects[i, 1] <= py < rects[i, 3]):
                 continue
