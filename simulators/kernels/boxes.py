@@ -85,14 +85,15 @@ def touch_boxes(pos_a, turn_a, half_a, pos_b, turn_b, half_b, a, b, margin, cont
         _edge_point(pos_a, turn_a, half_a, (which - 6) // 3, pos_b, turn_b, half_b, (which - 6) % 3, axis, polygon)
         return _add_contact(contacts, pairs, count, a, b, polygon[0], pos_a, pos_b, axis, 1.0, apart), apart
     if which < 3:  # the face is a's: outwards is away from the axis, which points to a
-        points = _meet_face(pos_a, turn_a, half_a, which, -1.0, pos_b, turn_b, half_b, axis, polygon, clipped)
-        pos, half, outwards = pos_a, half_a[which], -1.0
+        pos, turn, half, face, outwards = pos_a, turn_a, half_a, which, -1.0
+        pos_o, turn_o, half_o = pos_b, turn_b, half_b
     else:
-        points = _meet_face(pos_b, turn_b, half_b, which - 3, 1.0, pos_a, turn_a, half_a, axis, polygon, clipped)
-        pos, half, outwards = pos_b, half_b[which - 3], 1.0
+        pos, turn, half, face, outwards = pos_b, turn_b, half_b, which - 3, 1.0
+        pos_o, turn_o, half_o = pos_a, turn_a, half_a
+    points = _meet_face(pos, turn, half, face, outwards, pos_o, turn_o, half_o, axis, polygon, clipped)
     for i in range(points):
         point = polygon[i]
-        gap = -half
+        gap = -half[face]
         for k in range(3):
             gap += outwards * axis[k] * (point[k] - pos[k])
         if gap <= margin:

@@ -37,7 +37,7 @@ SHORTEST = 2e-6  # s: time goes on by at least this, whatever is about to touch
 BOUNCE_SPEED = 0.05  # m/s: slower approaches do not rebound, as in the Bullet engine
 PUSH_OUT = 0.1  # share of an overlap that is taken back a step
 QUIET_SPEED, QUIET_STEPS = 1e-3, 4  # m/s of every surface, in so many steps on three contacts or more: it lies for good
-MOST_CONTACTS = 48
+MOST_CONTACTS = 32
 
 
 @dataclass(frozen=True)
@@ -152,8 +152,11 @@ def _near_table(
         centre = sign * (bodies[b, axis] - centres[plane, axis]) - halves[plane, axis]
         speed = sign * bodies[b, 7 + axis]
         fall = gravity if plane == 0 else 0.0
+        away = centre - reach
+        if away > 0.0 and away + safe * (speed - 0.5 * fall * safe) > 0.0:  # a parabola from above zero: it crosses once
+            continue
         if centre > 1.2 * reach:
-            safe = min(safe, _time_to(centre - reach, speed, fall))
+            safe = min(safe, _time_to(away, speed, fall))
             continue
         if plane == 0:
             whole = walls or (abs(bodies[b, 0]) + reach < halves[0, 0] and abs(bodies[b, 1]) + reach < halves[0, 1])
@@ -182,7 +185,7 @@ def _near_table(
             if gap > MARGIN:
                 most = fall + pull
                 h = gap - 0.5 * MARGIN
-                if h + safe * (parting - 0.5 * most * safe) < 0.0:  # a parabola from above zero: it crosses once
+                if h + safe * (parting - 0.5 * most * safe) < 0.0:
                     safe = _time_to(h, parting, most)
             elif count < MOST_CONTACTS:
                 for i in range(3):
@@ -247,7 +250,9 @@ def _roll(
     turns, inertias = np.zeros((dice, 3, 3)), np.zeros((dice, 3, 3))
     identity = np.eye(3)
     contacts, pairs = np.zeros((MOST_CONTACTS, CONTACT_NUMBERS)), np.zeros((MOST_CONTACTS, 2), np.int64)
-    rows, corners, work = np.zeros((MOST_CONTACTS, 3, ROW_NUMBERS)), np.zeros((8, 3)), np.zeros((33, 3))
+    rows, matrix = np.zeros((3 * MOST_CONTACTS, ROW_NUMBERS)), np.zeros((3 * MOST_CONTACTS, 3 * MOST_CONTACTS))
+    speeds, impulses = np.zeros(3 * MOST_CONTACTS), np.zeros(3 * MOST_CONTACTS)
+    corners, work = np.zeros((8, 3)), np.zeros((33, 3))
     pulls, spins, hit, held = np.zeros(dice), np.zeros(dice), np.zeros(dice, np.bool_), np.zeros(dice, np.bool_)
     supports = np.zeros(dice, np.int64)
     for i in range(n):
@@ -289,7 +294,10 @@ def _roll(
                         for b in range(dice):
                             inverse_inertia(turns[b], moments, inertias[b])
                         if impact:
-                            solve(bodies, contacts, pairs, count, rows, inverse_mass, inertias, friction, iterations)
+                            solve(
+                                bodies, contacts, pairs, count, rows, matrix, speeds, impulses,
+                                inverse_mass, inertias, friction, iterations,
+                            )  # fmt: skip
                             dt = SHORTEST  # velocities are new: how long they are safe is for the next round to say
                             count = 0
                         for k in range(count):
@@ -313,7 +321,10 @@ def _roll(
                         for k in range(count):
                             gap = contacts[k, GAP]
                             contacts[k, TARGET] = -gap / dt if gap > 0.0 else min(-gap * PUSH_OUT / step, 0.2 * BOUNCE_SPEED)
-                        solve(bodies, contacts, pairs, count, rows, inverse_mass, inertias, friction, iterations)
+                        solve(
+                                bodies, contacts, pairs, count, rows, matrix, speeds, impulses,
+                                inverse_mass, inertias, friction, iterations,
+                            )  # fmt: skip
                         fastest = 0.0
                         least = 99
                         for b in range(dice):

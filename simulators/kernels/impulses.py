@@ -12,9 +12,9 @@ from simulators.compiled import jit
 # Columns of a contact: points from the centres of bodies a and b, unit normal from b to a [m], gap [m] (negative: overlap),
 # and the normal speed [m/s] that the solver leaves at least.
 POINT_A, POINT_B, NORMAL, GAP, TARGET, CONTACT_NUMBERS = 0, 3, 6, 9, 10, 11
-# Columns of one direction of a contact: the direction, for a and for b its arm r x d and what a unit impulse adds to the
-# spin, the impulse that makes a unit of speed along d, and the impulse so far.
-ARM_A, SPIN_A, ARM_B, SPIN_B, INERTIA, IMPULSE, ROW_NUMBERS = 3, 6, 9, 12, 15, 16, 17
+# Columns of one direction of a contact: the direction d, and for a and for b the arm r x d and what a unit impulse adds to
+# the spin.
+ARM_A, SPIN_A, ARM_B, SPIN_B, ROW_NUMBERS = 3, 6, 9, 12, 15
 TANGENT_SLIP = 1e-9  # m/s: slower, a slip has no direction
 TOLERANCE = 1e-4  # m/s
 
@@ -124,10 +124,9 @@ def _parting(bodies, contacts, pairs, i):
 
 
 @jit
-def _row(rows, i, k, contacts, pairs, inverse_mass, inertias):
-    """Fill in what a unit impulse along direction `k` of contact `i` does."""
-    dx, dy, dz = rows[i, k, 0], rows[i, k, 1], rows[i, k, 2]
-    mobility = 0.0
+def _row(rows, r, contacts, i, pairs, inertias):
+    """Fill in what a unit impulse along direction `r` of contact `i` does."""
+    dx, dy, dz = rows[r, 0], rows[r, 1], rows[r, 2]
     for side in range(2):
         body = pairs[i, side]
         if body < 0:
@@ -135,48 +134,35 @@ def _row(rows, i, k, contacts, pairs, inverse_mass, inertias):
         at, arm = (POINT_A, ARM_A) if side == 0 else (POINT_B, ARM_B)
         rx, ry, rz = contacts[i, at], contacts[i, at + 1], contacts[i, at + 2]
         cx, cy, cz = ry * dz - rz * dy, rz * dx - rx * dz, rx * dy - ry * dx
-        rows[i, k, arm], rows[i, k, arm + 1], rows[i, k, arm + 2] = cx, cy, cz
+        rows[r, arm], rows[r, arm + 1], rows[r, arm + 2] = cx, cy, cz
         for m in range(3):
-            rows[i, k, arm + 3 + m] = inertias[body, m, 0] * cx + inertias[body, m, 1] * cy + inertias[body, m, 2] * cz
-        mobility += inverse_mass + cx * rows[i, k, arm + 3] + cy * rows[i, k, arm + 4] + cz * rows[i, k, arm + 5]
-    rows[i, k, INERTIA], rows[i, k, IMPULSE] = 1.0 / mobility, 0.0
+            rows[r, arm + 3 + m] = inertias[body, m, 0] * cx + inertias[body, m, 1] * cy + inertias[body, m, 2] * cz
 
 
 @jit
-def _speed(bodies, rows, i, k, a, b):
-    speed = (
-        (rows[i, k, 0] * bodies[a, 7] + rows[i, k, 1] * bodies[a, 8])
-        + (rows[i, k, 2] * bodies[a, 9] + rows[i, k, 3] * bodies[a, 10])
-        + (rows[i, k, 4] * bodies[a, 11] + rows[i, k, 5] * bodies[a, 12])
-    )
-    if b >= 0:
-        speed -= (
-            (rows[i, k, 0] * bodies[b, 7] + rows[i, k, 1] * bodies[b, 8])
-            + (rows[i, k, 2] * bodies[b, 9] + rows[i, k, 9] * bodies[b, 10])
-            + (rows[i, k, 10] * bodies[b, 11] + rows[i, k, 11] * bodies[b, 12])
-        )
-    return speed
+def _coupling(rows, r, s, pairs, inverse_mass):
+    """Return the speed along direction `r` that a unit impulse along direction `s` makes."""
+    i, j = r // 3, s // 3
+    direct = inverse_mass * (rows[r, 0] * rows[s, 0] + rows[r, 1] * rows[s, 1] + rows[r, 2] * rows[s, 2])
+    total = 0.0
+    for one in range(2):
+        for other in range(2):
+            if pairs[i, one] >= 0 and pairs[i, one] == pairs[j, other]:
+                arm, spin = (ARM_A, ARM_B)[one], (SPIN_A, SPIN_B)[other]
+                turned = rows[r, arm] * rows[s, spin] + rows[r, arm + 1] * rows[s, spin + 1]
+                turned += rows[r, arm + 2] * rows[s, spin + 2]
+                total += direct + turned if one == other else -direct - turned
+    return total
 
 
 @jit
-def _push(bodies, rows, i, k, a, b, inverse_mass, impulse):
-    for m in range(3):
-        bodies[a, 7 + m] += impulse * inverse_mass * rows[i, k, m]
-        bodies[a, 10 + m] += impulse * rows[i, k, SPIN_A + m]
-    if b >= 0:
-        for m in range(3):
-            bodies[b, 7 + m] -= impulse * inverse_mass * rows[i, k, m]
-            bodies[b, 10 + m] -= impulse * rows[i, k, SPIN_B + m]
-
-
-@jit
-def solve(bodies, contacts, pairs, count, rows, inverse_mass, inertias, friction, iterations):
+def solve(bodies, contacts, pairs, count, rows, matrix, speeds, impulses, inverse_mass, inertias, friction, iterations):
     """Change the velocities of `bodies` (B, 13) by the impulses of `count` contacts, all of them at once.
 
     Projected Gauss-Seidel, as in Bullet: each normal speed ends at its target or above with an impulse that only pushes, and
     the two tangential ones stop the slip as far as the cone of Coulomb friction allows. `contacts` (N, 11), `pairs` (N, 2),
-    `rows` (N, 3, 17) is working memory, `inertias` (B, 3, 3) the inverse tensors in world axes. It ends when no
-    impulse of a round is worth `TOLERANCE` of a body's speed, or after `iterations`.
+    `inertias` (B, 3, 3) the inverse tensors in world axes; `rows` (3N, 15), `matrix` (3N, 3N), `speeds` and `impulses` (3N,)
+    are working memory. It ends when no impulse of a round is worth `TOLERANCE` of a body's speed, or after `iterations`.
     """
     for i in range(count):
         nx, ny, nz = contacts[i, NORMAL], contacts[i, NORMAL + 1], contacts[i, NORMAL + 2]
@@ -184,40 +170,56 @@ def solve(bodies, contacts, pairs, count, rows, inverse_mass, inertias, friction
         vn = vx * nx + vy * ny + vz * nz
         tx, ty, tz = vx - vn * nx, vy - vn * ny, vz - vn * nz
         size = math.sqrt(tx * tx + ty * ty + tz * tz)
+        r = 3 * i
+        # The first tangent is along the slip: the second has none.
+        speeds[r], speeds[r + 1], speeds[r + 2] = vn, size, 0.0
         if size < TANGENT_SLIP:  # any direction across the normal
+            speeds[r + 1] = 0.0
             if abs(nz) > 0.7:
                 tx, ty, tz = nz, 0.0, -nx
             else:
                 tx, ty, tz = ny, -nx, 0.0
             size = math.sqrt(tx * tx + ty * ty + tz * tz)
         tx, ty, tz = tx / size, ty / size, tz / size
-        rows[i, 0, 0], rows[i, 0, 1], rows[i, 0, 2] = nx, ny, nz
-        rows[i, 1, 0], rows[i, 1, 1], rows[i, 1, 2] = tx, ty, tz
-        rows[i, 2, 0], rows[i, 2, 1], rows[i, 2, 2] = ny * tz - nz * ty, nz * tx - nx * tz, nx * ty - ny * tx
+        rows[r, 0], rows[r, 1], rows[r, 2] = nx, ny, nz
+        rows[r + 1, 0], rows[r + 1, 1], rows[r + 1, 2] = tx, ty, tz
+        rows[r + 2, 0], rows[r + 2, 1], rows[r + 2, 2] = ny * tz - nz * ty, nz * tx - nx * tz, nx * ty - ny * tx
         for k in range(3):
-            _row(rows, i, k, contacts, pairs, inverse_mass, inertias)
+            impulses[r + k] = 0.0
+            _row(rows, r + k, contacts, i, pairs, inertias)
+    size_of = 3 * count
+    for r in range(size_of):
+        for s in range(r, size_of):
+            matrix[r, s] = _coupling(rows, r, s, pairs, inverse_mass)
+            matrix[s, r] = matrix[r, s]
     for _ in range(iterations):
         change = 0.0
-        for i in range(count):
-            a, b = pairs[i, 0], pairs[i, 1]
-            before = rows[i, 0, IMPULSE]
-            lacking = contacts[i, TARGET] - _speed(bodies, rows, i, 0, a, b)
-            after = max(0.0, before + lacking * rows[i, 0, INERTIA])
+        for r in range(0, size_of, 3):
+            before = impulses[r]
+            after = max(0.0, before + (contacts[r // 3, TARGET] - speeds[r]) / matrix[r, r])
             if after != before:
-                _push(bodies, rows, i, 0, a, b, inverse_mass, after - before)
-                rows[i, 0, IMPULSE] = after
+                for s in range(size_of):
+                    speeds[s] += matrix[r, s] * (after - before)
+                impulses[r] = after
                 change = max(change, abs(after - before))
             if friction == 0.0 or (after == 0.0 and before == 0.0):
                 continue
-            was_1, was_2 = rows[i, 1, IMPULSE], rows[i, 2, IMPULSE]
-            now_1 = was_1 - _speed(bodies, rows, i, 1, a, b) * rows[i, 1, INERTIA]
-            now_2 = was_2 - _speed(bodies, rows, i, 2, a, b) * rows[i, 2, INERTIA]
+            was_1, was_2 = impulses[r + 1], impulses[r + 2]
+            now_1, now_2 = was_1 - speeds[r + 1] / matrix[r + 1, r + 1], was_2 - speeds[r + 2] / matrix[r + 2, r + 2]
             size, most = math.sqrt(now_1 * now_1 + now_2 * now_2), friction * after
             if size > most:
                 now_1, now_2 = now_1 * most / size, now_2 * most / size
-            _push(bodies, rows, i, 1, a, b, inverse_mass, now_1 - was_1)
-            _push(bodies, rows, i, 2, a, b, inverse_mass, now_2 - was_2)
-            rows[i, 1, IMPULSE], rows[i, 2, IMPULSE] = now_1, now_2
+            for s in range(size_of):
+                speeds[s] += matrix[r + 1, s] * (now_1 - was_1) + matrix[r + 2, s] * (now_2 - was_2)
+            impulses[r + 1], impulses[r + 2] = now_1, now_2
             change = max(change, abs(now_1 - was_1), abs(now_2 - was_2))
         if change * inverse_mass < TOLERANCE:
             break
+    for r in range(size_of):
+        a, b, impulse = pairs[r // 3, 0], pairs[r // 3, 1], impulses[r]
+        for m in range(3):
+            bodies[a, 7 + m] += impulse * inverse_mass * rows[r, m]
+            bodies[a, 10 + m] += impulse * rows[r, SPIN_A + m]
+            if b >= 0:
+                bodies[b, 7 + m] -= impulse * inverse_mass * rows[r, m]
+                bodies[b, 10 + m] -= impulse * rows[r, SPIN_B + m]

@@ -57,7 +57,8 @@ def random_turns(rng: np.random.Generator, n: int) -> np.ndarray:
 
 
 def matrix(quat: np.ndarray) -> np.ndarray:
-    return np.array([rotation.rotate(quat, axis) for axis in np.eye(3)]).T
+    # of the layout that the kernel has, so that nothing is compiled anew
+    return np.ascontiguousarray(np.array([rotation.rotate(quat, axis) for axis in np.eye(3)]).T)
 
 
 def test_batches_and_recording_change_no_bit(kernel: DieKernel, die: Die, dice: Dice) -> None:

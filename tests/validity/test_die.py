@@ -16,7 +16,7 @@ from simulators.kernels.die import DieKernel
 from simulators.rotation import Array
 from simulators.sampling import BLOCK, Distribution, generator, launch_block
 
-KERNEL = DieKernel(1200, 8.0)
+KERNEL = DieKernel(600, 8.0)
 
 
 @pytest.fixture(scope="module")
