@@ -70,7 +70,7 @@ class Coin:
             further=[
                 (min(self.table) > self.diameter, "table", "must be larger than the coin in both directions"),
                 (2 * self.bevel < self.thickness, "bevel", f"must be less than half the thickness ({self.thickness / 2:g} m)"),
-                (self.start_face in self.facts, "start_face", "must be 'heads' or 'tails'"),
+                (self.start_face in ("heads", "tails"), "start_face", "must be 'heads' or 'tails'"),
                 (
                     isinstance(self.load, float) and abs(self.load) < self.thickness / 2.0,
                     "load",
@@ -91,42 +91,70 @@ class Coin:
         radius = self.diameter / 2.0
         return self.mass * (3.0 * radius**2 + self.thickness**2) / 12.0, self.mass * radius**2 / 2.0
 
+    @property
+    def places(self) -> tuple[tuple[str, float], ...]:
+        """What to add to the names of each coin's bodies, and where it is held along x [m]."""
+        return (("", 0.0),)
+
     def world(self) -> World:
-        """Return table, coin, clip and flicker."""
-        radius = self.diameter / 2.0
+        """Return table, coins, and each one's clips and flicker."""
         width, depth = self.table
-        surface = Surface(restitution=self.restitution, friction=self.friction)
-        centre: Vec3 = (0.0, -self.set_back, self.height)
-        face_up: Quat = (0.0, 0.0, 0.0, 1.0) if self.start_face == "heads" else (1.0, 0.0, 0.0, 0.0)
-        steel = Material(color=(0.55, 0.57, 0.60), texture="brushed", accent=(0.4, 0.42, 0.45), roughness=0.35)
         table = Body(
             "table",
             (Part(Box((width, depth, TABLE_DEPTH), TABLE_EDGE), (0.0, 0.0, -TABLE_DEPTH / 2.0), material=WOOD),),
-            surface=surface,
+            surface=self._surface,
         )
-        coin = Body(
-            "coin",
-            (Part(Cylinder(radius, self.thickness, self.bevel), (0.0, 0.0, self.load), material=GOLD),),
+        holders, moves = [], {}
+        for suffix, x in self.places:
+            for body, move in self._holders(suffix, x):
+                holders.append(body)
+                moves[body.name] = move
+        return World(
+            bodies=(table, *(self._coin(suffix, x) for suffix, x in self.places), *holders),
+            bounds=((-width / 2.0, -depth / 2.0, -TABLE_DEPTH), (width / 2.0, depth / 2.0, 10.0 * self.height)),
+            moves=moves,
+        )
+
+    @property
+    def _surface(self) -> Surface:
+        return Surface(restitution=self.restitution, friction=self.friction)
+
+    def _coin(self, suffix: str, x: float) -> Body:
+        up = self.start_face == "heads"
+        across, along = self.moments
+        shape = Cylinder(self.diameter / 2.0, self.thickness, self.bevel)
+        return Body(
+            f"coin{suffix}",
+            (Part(shape, (0.0, 0.0, self.load), material=GOLD),),
             mass=self.mass,
-            position=(centre[0], centre[1], centre[2] - self.load * (1.0 if self.start_face == "heads" else -1.0)),
-            quaternion=face_up,
-            surface=surface,
+            position=(x, -self.set_back, self.height - (self.load if up else -self.load)),
+            quaternion=rotation.IDENTITY if up else (1.0, 0.0, 0.0, 0.0),
+            surface=self._surface,
             angular_damping=self.angular_damping,
-            inertia=(self.moments[0], self.moments[0], self.moments[1]),
+            inertia=(across, across, along),
         )
-        arm = width / 2.0
-        rod = 0.12 * self.diameter
+
+    def _holders(self, suffix: str, x: float) -> list[tuple[Body, Move]]:
+        """Return a coin's two clips and its flicker with their moves; a clip towards another coin hangs from above."""
+        radius, rod = self.diameter / 2.0, 0.12 * self.diameter
+        arm = self.table[0] / 2.0 - abs(x)
+        steel = Material(color=(0.55, 0.57, 0.60), texture="brushed", accent=(0.4, 0.42, 0.45), roughness=0.35)
         along_x = tuple(rotation.about((0.0, 1.0, 0.0), math.pi / 2.0).tolist())
-        bodies, moves = [table, coin], {}
+        y, z = -self.set_back, self.height
+        held = []
         for name, side in (("clip_left", -1.0), ("clip_right", 1.0)):
-            start = (side * (radius + rod + arm / 2.0), centre[1], centre[2])
-            away = (start[0] + side * 1.5 * arm, start[1], start[2])
-            bodies.append(
-                Body(name, (Part(Capsule(rod, arm), quaternion=along_x, material=steel),), position=start, collides=False)
-            )
-            moves[name] = _line((-ACTION, 0.0, CLEAR), (start, start, away))
-        tip = (0.0, centre[1] - 0.8 * radius, centre[2] - self.thickness / 2.0 - rod)
-        low = (tip[0], tip[1] - 1.5 * self.diameter, tip[2] - 1.5 * self.diameter)
+            if side * x >= 0.0:
+                start: Vec3 = (x + side * (radius + rod + arm / 2.0), y, z)
+                away: Vec3 = (start[0] + side * 1.5 * arm, y, z)
+                part = Part(Capsule(rod, arm), quaternion=along_x, material=steel)
+            else:
+                start = (x + side * (radius + rod), y, z + arm / 2.0)
+                away = (start[0], y, start[2] + 1.5 * arm)
+                part = Part(Capsule(rod, arm), material=steel)
+            body = Body(name + suffix, (part,), position=start, collides=False)
+            held.append((body, _line((-ACTION, 0.0, CLEAR), (start, start, away))))
+        tip: Vec3 = (x, y - 0.8 * radius, z - self.thickness / 2.0 - rod)
+        low: Vec3 = (x, tip[1] - 1.5 * self.diameter, tip[2] - 1.5 * self.diameter)
         handle = Part(
             Capsule(0.7 * rod, 6.0 * self.diameter),
             (0.0, -3.0 * self.diameter * S45, -3.0 * self.diameter * S45),
@@ -134,34 +162,69 @@ class Coin:
             steel,
         )
         head = Part(Sphere(rod), material=Material(color=(0.75, 0.2, 0.15), roughness=0.4))
-        bodies.append(Body("flicker", (head, handle), position=tip, collides=False))
-        gone = (tip[0], tip[1] - arm, tip[2] - arm)
-        moves["flicker"] = _line((-ACTION, -0.1, 0.0, CLEAR), (low, low, tip, gone))
-        return World(
-            bodies=tuple(bodies),
-            bounds=((-width / 2.0, -depth / 2.0, -TABLE_DEPTH), (width / 2.0, depth / 2.0, 10.0 * self.height)),
-            moves=moves,
-        )
+        away_long = self.table[0] / 2.0
+        gone: Vec3 = (x, tip[1] - away_long, tip[2] - away_long)
+        flicker = Body(f"flicker{suffix}", (head, handle), position=tip, collides=False)
+        return [*held, (flicker, _line((-ACTION, -0.1, 0.0, CLEAR), (low, low, tip, gone)))]
 
     def start(self, launch: Mapping[str, Array]) -> State:
-        """Return the coin at its clip with the launch's velocities (n rows)."""
+        """Return the coins at their clips with the launch's velocities (n rows)."""
         world = self.world()
-        rows = len(launch["speed"])
-        coin = world.loose[0]
+        rows = len(next(iter(launch.values())))
         vel = np.zeros((rows, len(world.moving), 3))
         omega = np.zeros_like(vel)
-        vel[:, coin, 0], vel[:, coin, 1], vel[:, coin, 2] = launch["drift_x"], launch["drift_y"], launch["speed"]
-        omega[:, coin, 0], omega[:, coin, 2] = launch["spin"], launch["precession"]
+        for i, (suffix, _) in enumerate(self.places):
+            for axis, name in enumerate(("drift_x", "drift_y", "speed")):
+                vel[:, i, axis] = launch[name + suffix]
+            omega[:, i, 0], omega[:, i, 2] = launch[f"spin{suffix}"], launch[f"precession{suffix}"]
         return State.at_release(world, rows, vel=vel, omega=omega)
 
     def read(self, state: State) -> IntArray:
-        """Return 0 (heads up) or 1 (tails up) for a coin that lies; ON_EDGE for one that touches the table otherwise."""
-        normal = rotation.upward(state.quat[:, 0])[:, 2]
-        height = state.pos[:, 0, 2]
+        """Return the faces up of coins that all lie; ON_EDGE where one touches the table otherwise.
+
+        A face counts 0 (heads) or 1 (tails); of several coins the first counts most.
+        """
+        faces = np.stack([self._face(state, i) for i in range(len(self.places))])
+        fact = np.zeros(len(state), int)
+        for face in faces:
+            fact = 2 * fact + face
+        return np.where(faces.min(axis=0) < 0, faces.min(axis=0), fact)
+
+    def _face(self, state: State, coin: int) -> IntArray:
+        normal = rotation.upward(state.quat[:, coin])[:, 2]
+        height = state.pos[:, coin, 2]
         low = height < self.thickness / 2.0 + self.diameter / 4.0
         standing = height < self.diameter / 2.0 * 1.05
         fact = np.where(normal > 0.0, 0, 1)
         return np.where(low & (np.abs(normal) > LYING), fact, np.where(standing, ON_EDGE, UNDECIDED))
+
+
+@dataclass(frozen=True)
+class Coins(Coin):
+    """Two coins side by side, `apart` along x, each held and flicked as a `Coin` is, at the same moment.
+
+    Setup, random, no outcome and known gap: as a `Coin`, each variable twice and on its own (`speed_left`, `speed_right`,
+    ...), so that the coins share nothing but the moment. Outcomes: the two faces up, the left coin's first, once both lie.
+    Known gap: one person's two hands are less alike than two flickers, and more alike than two launches drawn apart.
+    """
+
+    apart: float = 0.24
+
+    variables: ClassVar[tuple[str, ...]] = tuple(f"{name}_{side}" for side in ("left", "right") for name in Coin.variables)
+    facts: ClassVar[tuple[str, ...]] = ("heads_heads", "heads_tails", "tails_heads", "tails_tails")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 2.0 * self.diameter <= self.apart < self.table[0] - self.diameter:
+            raise ValueError(
+                f"`apart` must be at least two diameters ({2.0 * self.diameter:g} m) and leave both coins over the table, "
+                f"got {self.apart!r}"
+            )
+
+    @property
+    def places(self) -> tuple[tuple[str, float], ...]:
+        """As in `Coin`: one to the left, one to the right."""
+        return (("_left", -self.apart / 2.0), ("_right", self.apart / 2.0))
 
 
 S45 = math.sqrt(0.5)

@@ -1,6 +1,6 @@
-"""Coins thrown onto a table, from impact to impact in compiled code.
+"""Coins thrown onto a table, from impact to impact in compiled code; and coins that are caught, in closed form.
 
-It knows `Coin` and `Coins`, and what an instant of them shows; it refuses to know labels and how likely a face is.
+It knows `Coin`, `Coins` and `CaughtCoin`, and what an instant of them shows; it refuses to know how likely a face is.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 
 from simulators.compiled import jit
 from simulators.device import ON_EDGE, UNDECIDED, Device, Launches, Rollouts
+from simulators.devices.caught_coin import CaughtCoin
 from simulators.devices.coin import LYING, Coin
 from simulators.engines.loop import READ_RATE
 from simulators.kernels.disc import FLIES, LIES, NUMBERS, advance, copy, drift, fly, lay, lies, normal, show, take_up
@@ -121,6 +122,78 @@ class CoinKernel:
             coin.angular_damping,
             coin.world().gravity,
         )
+
+
+@dataclass(frozen=True)
+class CaughtCoinKernel:
+    """A `CaughtCoin`'s flight in closed form (see `CoinKernel`), up to the first reading after the catch."""
+
+    time_limit: float = 2.0
+
+    @property
+    def name(self) -> str:
+        """`caught_coin_kernel`."""
+        return "caught_coin_kernel"
+
+    @property
+    def version(self) -> str:
+        """Changes whenever an outcome could."""
+        return "1"
+
+    @property
+    def steps_per_second(self) -> None:
+        """None: a flight has no steps."""
+        return None
+
+    def integrate(self, device: Device, launches: Launches, fps: float | None) -> Rollouts:
+        """Run every row; with `fps` [1/s] record it. Raises `TypeError` for another device."""
+        if not isinstance(device, CaughtCoin):
+            raise TypeError(f"{self.name} integrates a CaughtCoin, got {type(device).__name__}")
+        world = device.world()
+        times = frame_times(world, fps, self.time_limit)
+        columns = Columns.empty(len(launches), 1, 0, len(times))
+        across, along = device.moments
+        k = (0.0, 0.0, 0.0, device.load, 1.0 / device.mass, 1.0 / across, 1.0 / along, 0.0, 0.0, 0.0, world.gravity)
+        _catch(
+            bodies_at(launches.start, world.loose),
+            k,
+            device.height,
+            round(self.time_limit / READ_STEP),
+            times,
+            columns.code,
+            columns.first,
+            columns.end_time,
+            columns.end,
+            columns.frames,
+            columns.frame_count,
+        )
+        columns.strongest[:] = columns.first
+        return assemble(device, launches, columns, fps, times)
+
+
+@jit
+def _catch(starts, k, height, reads, times, code, first, end_time, end, frames, count):
+    """Run every row: each instant is its own flight from the start."""
+    begin, s = np.empty(NUMBERS), np.empty(NUMBERS)
+    for row in range(len(starts)):
+        take_up(starts[row, 0], begin, k, 0.0)
+        caught = 2.0 * begin[9] / k[10]
+        for read in range(1, reads + 1):
+            end_time[row] = read / READ_RATE
+            if end_time[row] > caught:
+                copy(begin, s)
+                fly(s, k, caught, 0.0)
+                code[row] = 0 if normal(s)[2] > 0.0 else 1
+                first[row] = code[row]
+                break
+        copy(begin, s)
+        fly(s, k, end_time[row], 0.0)
+        show(s, k, end[row, 0])
+        while count[row] < len(times) and times[count[row]] <= end_time[row]:
+            copy(begin, s)
+            fly(s, k, times[count[row]], 0.0)
+            show(s, k, frames[row, count[row], 0])
+            count[row] += 1
 
 
 @jit
