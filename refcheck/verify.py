@@ -16,10 +16,12 @@ import numpy as np
 from numpy.random import Generator, Philox
 
 from refcheck import certificate_tables as tables
+from refcheck import range_tables
 from refcheck.command import COMPLETED, NOT_MET, Answer, Option, Request, UserError
 from refcheck.evidence import Evidence, Gatherer
 from refcheck.inference import PValue, p_value
-from refcheck.output import atomic
+from refcheck.output import atomic, to_json
+from refcheck.ranges import Range, reference_file, sweep
 from refcheck.running import RUNNING, pool_of, run_by
 from refcheck.sequential import LOOK, SequentialTest, SequentialVerdict
 from refcheck.simulate import tally_of
@@ -41,6 +43,8 @@ OPTIONS = (
     *RUNNING,
     Option("evidence", "int", 0, "rollouts of each check: second integrator, half the step, knock-out", low=0, high=10**8),
     Option("evidence_seconds", "float", None, "most seconds of each such check (it then depends on the machine)", low=0.1),
+    Option("range", "int", 0, "places of its range of physics to run as well (64 is a good number)", low=0, high=65_536),
+    Option("range_n", "int", 4096, "rollouts at each of them", low=64, high=10**8),
     Option("require", "str", None, "exit with status 1 unless every scene says so", choices=("holds", "fails", "decided")),
 )
 USES_SCENES = True
@@ -233,6 +237,7 @@ def run(request: Request) -> Answer:
     """Certify every scene asked for, one after the other on shared workers. Raises `UserError`, `InfrastructureError`."""
     values = dict(request.values)
     further, further_seconds = values.pop("evidence"), values.pop("evidence_seconds")
+    places, each = values.pop("range"), values.pop("range_n")
     required, running = values.pop("require"), {option.name: values.pop(option.name) for option in RUNNING}
     loaded = [run_by(load_scene(id, request.overrides), running["engine"]) for id in request.scenes]
     without = [scene.id for scene in loaded if scene.reference.q is None]
@@ -240,7 +245,7 @@ def run(request: Request) -> Answer:
         raise UserError(
             f"verify needs an exact reference `q`, which these scenes have not: {', '.join(without)}; leave them out"
         )
-    certificates = []
+    certificates, ranges = [], dict[str, Range]()
     with pool_of(running, request.out) as pool:
         gatherer = Gatherer(further, seed=values["seed"], alpha=values["alpha"], seconds=further_seconds, pool=pool)
         for scene in loaded:
@@ -249,6 +254,10 @@ def run(request: Request) -> Answer:
             if further:
                 one = replace(one, evidence=gatherer.gather(scene, request.overrides))
             certificates.append(one)
+            if places:
+                settings = {"epsilon": values["epsilon"], "alpha": values["alpha"], "seed": values["seed"], "pool": pool}
+                with request.progress(f"range of {scene.id}", places) as advance:
+                    ranges[scene.id] = sweep(scene, request.overrides, points=places, n=each, advance=advance, **settings)
             if len(loaded) > 1:  # a run of many scenes may be stopped before its table
                 print(_line(certificates[-1]), file=sys.stderr, flush=True)
     unmet = [one for one in certificates if required is not None and not meets(one.verdict, required)]
@@ -258,12 +267,24 @@ def run(request: Request) -> Answer:
         notes.append(f"require={required}: {told}.")
     if request.out is None:
         notes.append("Nothing was kept: out=DIR writes the certificates, for `quincunx report data=DIR`.")
-    result = {"certificates": certificates, "summary": summary(certificates)}
+    result: dict[str, Any] = {"certificates": certificates, "summary": summary(certificates)}
+    if ranges:
+        result["ranges"] = ranges
     if request.out is not None:
+        for scene in loaded if ranges else ():
+            name = f"{scene.id.replace('/', '-')}-range.json"
+            with atomic(request.out / name) as path:
+                source = f"range of {scene.id}, digest {physics_digest(scene.device, scene.integrator)}"
+                path.write_text(to_json(reference_file(scene.id, scene.outcomes, ranges[scene.id], source)), "utf-8")
+            with atomic(request.out / name.replace(".json", ".png")) as path:
+                range_tables.plot(ranges[scene.id], scene, path)
         with atomic(request.out / REFERENCES) as path:
             path.write_text(tables.markdown(certificates, loaded), "utf-8")
         result["references"] = REFERENCES
-    return Answer(result, (tables.certificates(certificates), "\n".join(notes)), NOT_MET if unmet else COMPLETED)
+    shown = [tables.certificates(certificates), "\n".join(notes)]
+    for scene in loaded if ranges else ():
+        shown += range_tables.tables(ranges[scene.id], scene)
+    return Answer(result, shown, NOT_MET if unmet else COMPLETED)
 
 
 def _line(one: Certificate) -> str:

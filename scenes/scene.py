@@ -64,7 +64,8 @@ class Scene:
     `stream` names the launches: the base scene's id, shared by its pair. `epsilon` is the distance at which a
     certificate tells `holds` from `fails`. At least one of `kernel` and `engine` integrates the device: the kernel where
     there is one, the engine being its independent check. `weak_point` says what the reference rests on and would give way
-    first; `note` what was found.
+    first; `note` what was found. `ranges` says over which physics the reference is claimed: by override path (`scene.device.x`)
+    `low`, `high`, whether `log`, and a `source`; None leaves it to verify's defaults.
     """
 
     id: str
@@ -89,6 +90,7 @@ class Scene:
     kernel: Kernel | None = None
     variant: Variant | None = None
     knock_out: KnockOut | None = None
+    ranges: Mapping[str, Mapping[str, object]] | None = None
     weak_point: str = ""
     note: str = ""
 

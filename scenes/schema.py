@@ -50,6 +50,15 @@ class KnockOutConfig(_Strict):
     overrides: Annotated[list[Text], Field(min_length=1)]
 
 
+class RangeConfig(_Strict):
+    """From where to where a parameter is claimed to make no difference, and on whose authority."""
+
+    low: float
+    high: float
+    log: bool = False
+    source: Text
+
+
 class CameraConfig(_Strict):
     """See `simulators.world.Camera`."""
 
@@ -94,6 +103,7 @@ class SceneConfig(_Strict):
     epsilon: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.03
     variant: VariantConfig | None = None
     knock_out: KnockOutConfig | None = None
+    ranges: dict[str, RangeConfig] | None = None
     weak_point: str = ""
     note: str = ""
 
@@ -162,6 +172,7 @@ def rules(model: SceneConfig) -> list[str]:
     if has(model, "engine", "kernel") and model.engine is None and model.kernel is None:
         problems.append("`engine` and `kernel` are both missing: at least one must integrate the device")
     problems += _reference(model) if has(model, "outcomes", "reference", "track") else []
+    problems += _ranges(model.ranges or {}) if has(model, "ranges") else []
     problems += _camera(model.camera) if has(model, "camera") else []
     if has(model, "light") and not any(model.light.direction):
         problems.append("`light.direction` is [0, 0, 0]: it must point towards the light")
@@ -171,6 +182,19 @@ def rules(model: SceneConfig) -> list[str]:
 def has(model: SceneConfig, *names: str) -> bool:
     """Tell whether all of these fields were right (see `parse`)."""
     return all(hasattr(model, name) for name in names)
+
+
+def _ranges(ranges: Mapping[str, RangeConfig]) -> list[str]:
+    problems = [
+        f"`ranges` names {path!r}: it must be a path below scene.device"
+        for path in ranges
+        if not path.startswith("scene.device.")
+    ]
+    for path, one in ranges.items():
+        if not one.low <= one.high or (one.log and one.low <= 0.0):
+            above = ", both above 0 on a log scale" if one.log else ""
+            problems.append(f"`ranges.{path}` goes from {one.low} to {one.high}: `low` must be at most `high`{above}")
+    return problems
 
 
 def _outcomes(outcomes: Mapping[str, list[str]]) -> list[str]:
