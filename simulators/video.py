@@ -24,6 +24,7 @@ from PIL import ImageDraw, ImageFont
 
 from simulators.device import State
 from simulators.engines.loop import READ_RATE
+from simulators.render.blur import STILL, Shutter, exposed
 from simulators.render.canvas import Canvas, Image, nominal_state, refuse_blank
 from simulators.world import World
 
@@ -246,30 +247,37 @@ def frames_of_clip(
     minimum: int = 49,
     hold: float = 1 / 8,
     preludes: dict[float, Image] | None = None,
+    shutter: Shutter = STILL,
 ) -> Iterator[Image]:
-    """Yield the frames of a trajectory recorded at `fps`, then hold its final state (see `clip_length`).
+    """Yield the frames of a trajectory recorded at `shutter.rate(fps)`, then hold its final state (see `clip_length`).
 
-    `preludes` keeps the frames before the release by their time, for the next clip of the same canvas: every launch
-    shares them.
+    `preludes` keeps the frames before the release by their time, for the next clip of the same canvas and shutter: every
+    launch shares them. What moves is blurred by an open shutter; the final state is sharp.
     Raises `ValueError` where the trajectory was recorded at another rate: a clip is real time.
     """
-    late = trajectory.time - trajectory.time[0] - np.arange(len(trajectory)) / fps
+    rate = shutter.rate(fps)
+    late = trajectory.time - trajectory.time[0] - np.arange(len(trajectory)) / rate
     slack = 0.51 / READ_RATE  # a frame is the nearest integration step; the last one, the final state, may come early
-    if np.any(np.abs(late[:-1]) > slack) or late[-1] > slack or late[-1] < -1.0 / fps:
+    if np.any(np.abs(late[:-1]) > slack) or late[-1] > slack or late[-1] < -1.0 / rate:
         raise ValueError(
-            f"the trajectory was not recorded at {fps} frames a second: a frame is {np.max(np.abs(late)):.3g} s off"
+            f"the trajectory was not recorded at {rate:g} frames a second: a frame is {np.max(np.abs(late)):.3g} s off"
         )
     image = canvas.background
     kept = {} if preludes is None else preludes
-    for row, time in enumerate(trajectory.time.tolist()):
-        if time < 0.0:
-            if time not in kept:
-                kept[time] = canvas.frame(trajectory, row)
-            image = kept[time]
-        else:
+    last = len(trajectory) - 1
+    rows = [*range(0, last, shutter.stride), last]
+    for row in rows:
+        time = float(trajectory.time[row])
+        if row == last:
             image = canvas.frame(trajectory, row)
+        elif time >= 0.0:
+            image = exposed(canvas, trajectory, row, shutter.samples)
+        else:
+            if time not in kept:
+                kept[time] = exposed(canvas, trajectory, row, shutter.samples)
+            image = kept[time]
         yield image
-    for _ in range(clip_length(len(trajectory), minimum, hold) - len(trajectory)):
+    for _ in range(clip_length(len(rows), minimum, hold) - len(rows)):
         yield image
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from simulators.render import raster_shapes as shapes
 from simulators.render import textures
@@ -19,7 +19,7 @@ SMOOTH = math.cos(math.radians(35.0))  # a lathe's segments that meet at less ar
 _SHAPES = {Box: shapes.BOX, Sphere: shapes.SPHERE, Cylinder: shapes.CYLINDER, Capsule: shapes.CAPSULE}
 
 
-def linear(srgb: Sequence[float]) -> Array:
+def linear(srgb: ArrayLike) -> Array:
     """Return linear light for sRGB values in 0..1 (IEC 61966-2-1)."""
     value = np.asarray(srgb, float)
     return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
