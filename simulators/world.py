@@ -86,8 +86,8 @@ class Material:
     `felt`, `brushed` (metal), `pips` (a box: one pip on +x, 6 on -x, 2 on +y, 5 on -y, 3 on +z, 4 on -z), `coin` (a
     cylinder: heads on +z, tails on -z), `sectors` (a cylinder's +z face or a lathe: `sectors` counterclockwise from the local
     +x axis, seen from +z, their labels written between `band` (two radii [m]), which is also where the colours are when it is
-    given), `number` (a ball: `label` on white spots at both ends of all three axes), `card` (a box: `label` such as 'QH' on its +z
-    face, the back's pattern on -z), `sign` (a box: `label` written on its -y face).
+    given), `number` (a ball: `label` on white spots at both ends of its three axes), `card` (a box: `label` such as 'QH' on its
+    +z face, the back's pattern on -z), `sign` (a box: `label` written on its -y face).
     `roughness` runs from 0 (mirror) to 1 (matt). `opacity` below 1 is clear glass or acrylic: what is behind shows through.
     """
 
@@ -248,7 +248,10 @@ class World:
 
 @dataclass(frozen=True)
 class Light:
-    """One key light: unit `direction` towards it, `softness` as the angular radius of its disc [rad], and the ambient share."""
+    """One key light: unit `direction` towards it, `softness` as the angular radius of its disc [rad], and the ambient share.
+
+    An ambient share of 1 leaves no key light: plain colours, no shadow, no gloss, as in a flat drawing.
+    """
 
     direction: Vec3 = (-0.35, -0.45, 0.82)
     softness: float = 0.06

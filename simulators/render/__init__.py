@@ -5,28 +5,30 @@ from __future__ import annotations
 from typing import Literal
 
 from simulators.render.canvas import Canvas, Image, Region, nominal_state, refuse_blank
-from simulators.world import Camera, Light, World
+from simulators.world import Camera, Light, Vec3, World
 
 __all__ = ["Canvas", "Image", "Region", "Renderer", "prepare"]
 
 Renderer = Literal["planar", "raster"]
 
 
-def prepare(renderer: Renderer, world: World, camera: Camera, light: Light) -> Canvas:
-    """Prepare a canvas.
+def prepare(renderer: Renderer, world: World, camera: Camera, light: Light, backdrop: Vec3 | None = None) -> Canvas:
+    """Prepare a canvas; `backdrop` is the sRGB colour of what lies behind everything, by default the renderer's own.
+
+    Where all light is ambient (`Light.ambient` 1) the picture is flat: plain colours and no shadow.
 
     Raises `ValueError` for an unknown renderer, for a camera that it cannot use, and where the nominal picture is one
-    single colour: nobody could read anything in it.
+    single colour or black: nobody could read anything in it.
     """
     canvas: Canvas
     if renderer == "planar":
         from simulators.render.planar import PlanarCanvas
 
-        canvas = PlanarCanvas(world, camera, light)
+        canvas = PlanarCanvas(world, camera, light, backdrop)
     elif renderer == "raster":
         from simulators.render.raster import RasterCanvas
 
-        canvas = RasterCanvas(world, camera, light)
+        canvas = RasterCanvas(world, camera, light, backdrop)
     else:
         raise ValueError(f"`renderer` must be 'planar' or 'raster', got {renderer!r}")
     refuse_blank(canvas.frame(nominal_state(world), 0), "the nominal picture")

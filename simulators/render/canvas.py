@@ -16,6 +16,7 @@ from simulators.world import World
 
 Image = NDArray[np.uint8]
 Region = tuple[int, int, int, int]
+BLACK = 16  # of 255: what a screen shows as black
 
 
 class Canvas(Protocol):
@@ -40,9 +41,11 @@ def nominal_state(world: World) -> State:
 
 
 def refuse_blank(image: Image, what: str) -> None:
-    """Raise `ValueError` where every pixel of `image` (h, w, 3) is the same."""
+    """Raise `ValueError` where every pixel of `image` (h, w, 3) is the same, or all are as good as black."""
     if image.size == 0 or np.all(image == image[0, 0]):
         raise ValueError(f"{what} is one single colour: the camera does not see the apparatus")
+    if image.max() < BLACK:
+        raise ValueError(f"{what} is black: no pixel reaches {BLACK} of 255")
 
 
 def clip_region(region: Region, width: int, height: int) -> Region:

@@ -21,7 +21,7 @@ from simulators.render.canvas import Image, Region, check_region, clip_region
 from simulators.render.faces import basis, face, srgb
 from simulators.render.primitives import half_extents, linear, texture_code
 from simulators.rotation import Array, multiply, rotate, unrotate
-from simulators.world import Body, Box, Camera, Capsule, Cylinder, Lathe, Light, Material, Part, Shape, Sphere, World
+from simulators.world import Body, Box, Camera, Capsule, Cylinder, Lathe, Light, Material, Part, Shape, Sphere, Vec3, World
 
 _WALL = (0.93, 0.92, 0.90)  # behind everything
 _PAINTED = (textures.PIPS, textures.COIN, textures.SECTORS, textures.NUMBER, textures.CARD, textures.SIGN)
@@ -44,7 +44,7 @@ class PlanarCanvas:
     Raises `ValueError` for another camera.
     """
 
-    def __init__(self, world: World, camera: Camera, light: Light) -> None:
+    def __init__(self, world: World, camera: Camera, light: Light, backdrop: Vec3 | None = None) -> None:
         _, down, forward = camera.axes()
         if camera.view_height is None or not (
             np.allclose(forward, (0, 1, 0), atol=1e-6) and np.allclose(down, (0, 0, -1), atol=1e-6)
@@ -53,7 +53,8 @@ class PlanarCanvas:
         self._width, self._height = camera.width, camera.height
         self._scale = camera.height / camera.view_height  # pixels a metre
         self._corner = np.array([camera.position[0], camera.position[2]])
-        self._light = light
+        self._light, self._flat = light, light.ambient >= 1.0
+        self._wall = _WALL if backdrop is None else backdrop
         self._unit = world.scale
         side = np.asarray(light.direction, float) / np.linalg.norm(light.direction)
         self._aim = (float(side[0]), float(-side[2]))  # towards the light, in the picture
@@ -131,8 +132,8 @@ class PlanarCanvas:
         """Draw a layer once: on the wall where `opaque`, else on nothing."""
         surface = self._surface()
         canvas = surface.getCanvas()
-        canvas.clear(_color(_WALL) if opaque else skia.ColorTRANSPARENT)
-        if opaque:
+        canvas.clear(_color(self._wall) if opaque else skia.ColorTRANSPARENT)
+        if opaque and not self._flat:
             self._vignette(canvas)
         for item in items:
             if opaque:
@@ -176,6 +177,8 @@ class PlanarCanvas:
         return -self._aim[0] * thick, -self._aim[1] * thick * 0.8, max(0.6, 0.55 * thick)
 
     def _draw_shadow(self, canvas: skia.Canvas, item: _Item) -> None:
+        if self._flat:
+            return
         dx, dy, blur = self._shadow(item)
         outline = self._outline(item)
         outline.offset(dx, dy)
@@ -228,6 +231,8 @@ class PlanarCanvas:
             canvas.drawPath(path, skia.Paint(AntiAlias=True, Color=_color(material.color)))
         if clear:
             canvas.restore()
+        if self._flat:
+            return
         box = path.computeTightBounds()
         if isinstance(item.part.shape, Box):
             self._bevel(canvas, path, box)

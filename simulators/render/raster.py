@@ -16,8 +16,9 @@ from simulators.render.canvas import Image, Region, check_region, clip_region
 from simulators.render.marks import Ink
 from simulators.render.primitives import Primitives, linear
 from simulators.rotation import Array
-from simulators.world import Camera, Light, World
+from simulators.world import Camera, Light, Vec3, World
 
+_BACKDROP = (0.50, 0.52, 0.56)  # linear, beyond .08: a quiet wall
 SHADOW_RAYS = 16  # a sample; the four samples of a pixel take different ones
 
 
@@ -53,7 +54,7 @@ class _Posed:
 class RasterCanvas:
     """One world, camera and light, prepared: see `Canvas`."""
 
-    def __init__(self, world: World, camera: Camera, light: Light) -> None:
+    def __init__(self, world: World, camera: Camera, light: Light, backdrop: Vec3 | None = None) -> None:
         if not 0.0 <= light.softness < 0.8:
             raise ValueError(f"`softness` must be in [0, 0.8) radians, got {light.softness}")
         right, down, forward = camera.axes()
@@ -63,7 +64,8 @@ class RasterCanvas:
             [camera.position, right, down, forward, [scale, float(camera.view_height is not None), camera.width, camera.height]]
         )
         direction = np.asarray(light.direction, float) / np.linalg.norm(light.direction)
-        self._light = np.array([*direction, np.tan(light.softness), light.ambient, world.scale])
+        behind = _BACKDROP if backdrop is None else linear(backdrop) - 0.08
+        self._light = np.array([*direction, np.tan(light.softness), light.ambient, world.scale, *behind])
         self._directions = disc_directions(light)
         ink = Ink(linear)
         fixed, self._moving = Primitives(world.fixed, ink, still=True), Primitives(world.moving, ink, still=False)

@@ -7,7 +7,8 @@ normals there (nr0, nz0, nr1, nz1) 29:33 and the least r 33. `groups` bounds run
 a ball 0:4, the run 4:6 and the pixels 6:10 that it can cover.
 The camera is a row: position 0:3, right 3:6, down 6:9, forward 9:12, pixels per unit 12 (at depth 1, or orthographic),
 orthographic 13, width 14, height 15. The light: direction 0:3, tangent of its angular radius 3, ambient share 4, unit of length
-5. Every sample is a pure function of its place in the image, so any region agrees with the whole.
+5, and what the backdrop gives beyond .08 in each colour 6:9. Every sample is a pure function of its place in the image, so
+any region agrees with the whole.
 """
 
 from __future__ import annotations
@@ -49,16 +50,16 @@ def footprint(camera, t):
 
 
 @borrowing
-def backdrop(dx, dy, dz):
-    """Return the linear colour of what lies behind everything: a quiet wall, lighter above."""
-    up = 0.5 + 0.5 * tx.smoothstep(-1.0, 1.0, dz)
-    return 0.50 * up + 0.08, 0.52 * up + 0.08, 0.56 * up + 0.08
+def backdrop(light, dz):
+    """Return the linear colour of what lies behind everything: a wall, lighter above unless all light is ambient."""
+    up = 1.0 if light[4] >= 1.0 else 0.5 + 0.5 * tx.smoothstep(-1.0, 1.0, dz)
+    return light[6] * up + 0.08, light[7] * up + 0.08, light[8] * up + 0.08
 
 
 @borrowing
-def encode(v):
-    """Return the 8-bit sRGB value of a linear one; the brightest part is rolled off, not cut."""
-    if v > 0.8:
+def encode(v, light):
+    """Return the 8-bit sRGB value of a linear one; the brightest part of lit colours is rolled off, not cut."""
+    if v > 0.8 and light[4] < 1.0:
         v = 0.8 + 0.2 * (1.0 - math.exp(-(v - 0.8) / 0.2))
     v = 12.92 * v if v <= 0.0031308 else 1.055 * v ** (1.0 / 2.4) - 0.055
     return np.uint8(min(max(v, 0.0), 1.0) * 255.0 + 0.5)
@@ -155,7 +156,7 @@ def trace(out, x0, y0, camera, kinds, prims, ink, groups, rects, moving, light, 
                 if not reuse:
                     depth[py, px, k], ident[py, px, k] = t, who
                 if who < 0:
-                    r, g, b = backdrop(dx, dy, dz)
+                    r, g, b = backdrop(light, dz)
                 else:
                     size = footprint(camera, t)
                     r, g, b = shade(kinds, prims, groups, ink, who, light, directions, k, ox, oy, oz, dx, dy, dz, t, size)
@@ -163,9 +164,9 @@ def trace(out, x0, y0, camera, kinds, prims, ink, groups, rects, moving, light, 
                     a, c, e, keep = through(camera, kinds, prims, ink, rects, light, px, py, t, ox, oy, oz, dx, dy, dz)
                     r, g, b = a + keep * r, c + keep * g, e + keep * b
                 red, green, blue = red + r, green + g, blue + b
-            out[row, column, 0] = encode(red / SAMPLES)
-            out[row, column, 1] = encode(green / SAMPLES)
-            out[row, column, 2] = encode(blue / SAMPLES)
+            out[row, column, 0] = encode(red / SAMPLES, light)
+            out[row, column, 1] = encode(green / SAMPLES, light)
+            out[row, column, 2] = encode(blue / SAMPLES, light)
 
 
 @borrowing

@@ -95,11 +95,13 @@ def surface(kinds, prims, ink, i, x, y, z, nx, ny, nz, unit, footprint):
 
 @borrowing
 def shade(kinds, prims, groups, ink, i, light, directions, sample, ox, oy, oz, dx, dy, dz, t, footprint):
-    """Return the linear colour that a ray sees of primitive `i` at distance `t`."""
+    """Return the linear colour that a ray sees of primitive `i` at distance `t`: its own, where all light is ambient."""
     wx, wy, wz = ox + t * dx, oy + t * dy, oz + t * dz
     x, y, z = to_local(prims, i, wx - prims[i, 0], wy - prims[i, 1], wz - prims[i, 2])
     gx, gy, gz, nx, ny, nz = normals(kinds[i, 0], prims, i, x, y, z)
     r, g, b, nx, ny, nz, metal = surface(kinds, prims, ink, i, x, y, z, nx, ny, nz, light[5], footprint)
+    if light[4] >= 1.0:
+        return r, g, b
     gx, gy, gz = to_world(prims, i, gx, gy, gz)
     nx, ny, nz = to_world(prims, i, nx, ny, nz)
     if gx * dx + gy * dy + gz * dz > 0.0:  # a lathe's wall from its other side
@@ -143,6 +145,8 @@ def layer(kinds, prims, ink, i, light, ox, oy, oz, dx, dy, dz, t, footprint):
         nx, ny, nz, look = -nx, -ny, -nz, -look
     lx, ly, lz = to_local(prims, i, dx, dy, dz)
     seen = 1.0 - (1.0 - prims[i, 24]) ** way_through(kinds[i, 0], prims, i, x, y, z, lx, ly, lz, -look)
+    if light[4] >= 1.0:
+        return r * seen, g * seen, b * seen, 1.0 - seen
     mirror = 0.04 + 0.96 * (1.0 + look) ** 5
     mx, my, mz = dx - 2.0 * look * nx, dy - 2.0 * look * ny, dz - 2.0 * look * nz
     key = abs(nx * light[0] + ny * light[1] + nz * light[2])  # light from behind shines through

@@ -293,6 +293,37 @@ def test_a_blank_picture_is_refused(renderer):
         prepare(renderer, world, FROM_FRONT, Light(ambient=1.0))
 
 
+@pytest.mark.parametrize("renderer", RENDERERS)
+def test_ambient_light_alone_leaves_plain_colours(renderer):
+    colors = {"wall": (0.9, 0.88, 0.8), "ball": (0.8, 0.1, 0.2), "rod": (0.1, 0.3, 0.7)}
+    shapes = {"wall": Box((1, 0.01, 1)), "ball": Sphere(0.03), "rod": Capsule(0.01, 0.06)}
+    places = {"wall": (0, 0.05, 0), "ball": (0.04, 0, 0), "rod": (-0.05, 0, 0.02)}
+    parts = {name: Part(shapes[name], material=Material(colors[name], roughness=0.1)) for name in shapes}
+    bodies = [Body(n, (part,), 0.0 if n == "wall" else 1.0, places[n]) for n, part in parts.items()]
+    world = World(tuple(bodies), BOUNDS, planar=True)
+    image = prepare(renderer, world, FROM_FRONT, Light(ambient=1.0)).frame(nominal_state(world), 0).reshape(-1, 3).astype(int)
+    expected = np.round(255 * np.array(list(colors.values())))
+    plain = (np.abs(image[:, None] - expected) <= 1).all(axis=-1)
+    assert plain.any(axis=0).all()
+    edges = ~plain.any(axis=1)
+    assert edges.mean() < 0.03  # what is left is antialiased outlines: no shadow, no gloss, no shade
+
+
+@pytest.mark.parametrize("renderer", RENDERERS)
+def test_the_backdrop_is_what_is_asked_for(renderer):
+    ball = Body("ball", (Part(Sphere(0.03)),), 1.0)
+    world = World((ball,), BOUNDS, planar=True)
+    canvas = prepare(renderer, world, FROM_FRONT, Light(ambient=1.0), (0.2, 0.5, 0.35))
+    assert np.abs(canvas.background[0, 0].astype(int) - np.round(255 * np.array((0.2, 0.5, 0.35)))).max() <= 1
+
+
+def test_a_black_picture_is_refused():
+    wall = Body("wall", (Part(Box((50, 0.01, 50)), (0, 0.3, 0), material=Material((0.02, 0.02, 0.02))),))
+    ball = Body("ball", (Part(Sphere(0.02), material=Material((0.0, 0.0, 0.0), roughness=1.0)),), 1.0)
+    with pytest.raises(ValueError, match="black"):
+        prepare("raster", World((wall, ball), BOUNDS), FROM_FRONT, Light(ambient=1.0))
+
+
 def test_what_a_renderer_cannot_do_is_said():
     world, camera = WORLDS["raster"]
     with pytest.raises(ValueError, match="orthographic"):
@@ -305,77 +336,3 @@ def test_what_a_renderer_cannot_do_is_said():
     for renderer in RENDERERS:
         with pytest.raises(ValueError, match="tartan"):
             prepare(renderer, odd, FROM_FRONT, Light())
-
-
-SOLIDS = [
-    Box((2, 1.2, 0.8), 0.2),
-    Box((2, 1.2, 0.8)),
-    Cylinder(0.9, 0.6, 0.2),
-    Cylinder(0.9, 0.6),
-    Capsule(0.4, 1.0),
-    Sphere(0.7),
-]
-
-
-@pytest.mark.parametrize("shape", SOLIDS)
-def test_rays_end_on_the_first_surface(shape):
-    """Against inside/outside tests written here: no sampled place before the hit is inside, and just behind it is."""
-    from simulators.render.primitives import rows_of
-    from simulators.render.raster_shapes import cast
-
-    [(kinds, row, _)] = rows_of(Part(shape))
-    row[3:12] = np.eye(3).ravel()
-    rng = np.random.default_rng(5)
-    hits = 0
-    for _ in range(2000):
-        origin, aim = rng.normal(size=3) * 3.0, rng.uniform(-0.9, 0.9, 3)
-        if inside(shape, origin):
-            continue
-        way = (aim - origin) / np.linalg.norm(aim - origin)
-        t = cast(np.array([kinds]), row[None], 0, *origin, *way)
-        limit = t if np.isfinite(t) else 12.0
-        on_the_way = origin + np.linspace(0.0, limit - 1e-7, 1500)[:, None] * way
-        assert not np.any(inside(shape, on_the_way))
-        if np.isfinite(t):
-            hits += 1
-            # a grazing ray is in for an instant only: look for it there
-            just_in = origin + (t + np.geomspace(1e-8, 2e-2, 60))[:, None] * way
-            assert np.any(inside(shape, just_in, slack=1e-7))
-    assert hits > 400
-
-
-def inside(shape, place, slack=0.0):
-    p = np.abs(np.asarray(place))
-    if isinstance(shape, Sphere):
-        return np.linalg.norm(p, axis=-1) < shape.radius + slack
-    if isinstance(shape, Capsule):
-        q = p * (1, 1, 0) + np.maximum(p - shape.length / 2, 0) * (0, 0, 1)
-        return np.linalg.norm(q, axis=-1) < shape.radius + slack
-    if isinstance(shape, Box):
-        beyond = p - (np.array(shape.size) / 2 - shape.fillet)
-    else:
-        rho = np.hypot(p[..., 0], p[..., 1]) - (shape.radius - shape.fillet)
-        beyond = np.stack([rho, p[..., 2] - (shape.length / 2 - shape.fillet)], axis=-1)
-    return np.linalg.norm(np.maximum(beyond, 0), axis=-1) + np.minimum(beyond.max(axis=-1), 0) < shape.fillet + slack
-
-
-def test_the_share_of_light_equals_casting_every_ray_at_everything():
-    """The bounds that spare shadow rays must spare none that hits."""
-    from simulators.render.raster import RasterCanvas
-    from simulators.render.raster_shadow import lit, may_shadow
-    from simulators.render.raster_shapes import cast
-
-    canvas = RasterCanvas(*WORLDS["raster"], Light(softness=0.15))
-    scene = canvas._fixed.and_then(canvas._posed(nominal_state(tabletop()), 0))
-    kinds, prims = scene.kinds, scene.prims
-    rng = np.random.default_rng(4)
-    partly = 0
-    for point in rng.uniform((-0.12, -0.12, 1e-4), (0.12, 0.12, 0.05), (1500, 3)):
-        directions = canvas._directions[1]
-        hits = [np.isfinite([cast(kinds, prims, i, *point, *d) for d in directions]) for i in range(len(prims))]
-        share = 1.0 - np.any(hits, axis=0).mean()
-        assert lit(kinds, prims, scene.groups, -1, canvas._light, canvas._directions, 1, *point) == pytest.approx(share)
-        for i, hit in enumerate(hits):
-            assert may_shadow(prims, i, canvas._light, *point) or not hit.any()
-        partly += 0 < share < 1
-    assert partly > 50

@@ -1,0 +1,141 @@
+"""Where rays meet shapes and what shadows them, against slow tests written here: inside or outside, every ray at everything."""
+
+import numpy as np
+import pytest
+from test_render import WORLDS, tabletop
+from test_render_marks import BOWL
+
+from simulators.render.canvas import nominal_state
+from simulators.render.primitives import rows_of
+from simulators.render.raster import RasterCanvas, disc_directions
+from simulators.render.raster_shadow import lit, may_shadow
+from simulators.render.raster_shapes import cast
+from simulators.world import Box, Capsule, Cylinder, Lathe, Light, Part, Sphere
+
+SOLIDS = [
+    Box((2, 1.2, 0.8), 0.2),
+    Box((2, 1.2, 0.8)),
+    Cylinder(0.9, 0.6, 0.2),
+    Cylinder(0.9, 0.6),
+    Capsule(0.4, 1.0),
+    Sphere(0.7),
+]
+
+
+@pytest.mark.parametrize("shape", SOLIDS)
+def test_rays_end_on_the_first_surface(shape):
+    """Against inside/outside tests written here: no sampled place before the hit is inside, and just behind it is."""
+    [(kinds, row, _)] = rows_of(Part(shape))
+    row[3:12] = np.eye(3).ravel()
+    rng = np.random.default_rng(5)
+    hits = 0
+    for _ in range(2000):
+        origin, aim = rng.normal(size=3) * 3.0, rng.uniform(-0.9, 0.9, 3)
+        if inside(shape, origin):
+            continue
+        way = (aim - origin) / np.linalg.norm(aim - origin)
+        t = cast(np.array([kinds]), row[None], 0, *origin, *way)
+        limit = t if np.isfinite(t) else 12.0
+        on_the_way = origin + np.linspace(0.0, limit - 1e-7, 1500)[:, None] * way
+        assert not np.any(inside(shape, on_the_way))
+        if np.isfinite(t):
+            hits += 1
+            # a grazing ray is in for an instant only: look for it there
+            just_in = origin + (t + np.geomspace(1e-8, 2e-2, 60))[:, None] * way
+            assert np.any(inside(shape, just_in, slack=1e-7))
+    assert hits > 400
+
+
+def inside(shape, place, slack=0.0):
+    p = np.abs(np.asarray(place))
+    if isinstance(shape, Sphere):
+        return np.linalg.norm(p, axis=-1) < shape.radius + slack
+    if isinstance(shape, Capsule):
+        q = p * (1, 1, 0) + np.maximum(p - shape.length / 2, 0) * (0, 0, 1)
+        return np.linalg.norm(q, axis=-1) < shape.radius + slack
+    if isinstance(shape, Box):
+        beyond = p - (np.array(shape.size) / 2 - shape.fillet)
+    else:
+        rho = np.hypot(p[..., 0], p[..., 1]) - (shape.radius - shape.fillet)
+        beyond = np.stack([rho, p[..., 2] - (shape.length / 2 - shape.fillet)], axis=-1)
+    return np.linalg.norm(np.maximum(beyond, 0), axis=-1) + np.minimum(beyond.max(axis=-1), 0) < shape.fillet + slack
+
+
+def test_the_share_of_light_equals_casting_every_ray_at_everything():
+    """The bounds that spare shadow rays must spare none that hits."""
+    canvas = RasterCanvas(*WORLDS["raster"], Light(softness=0.15))
+    scene = canvas._fixed.and_then(canvas._posed(nominal_state(tabletop()), 0))
+    kinds, prims = scene.kinds, scene.prims
+    rng = np.random.default_rng(4)
+    partly = 0
+    for point in rng.uniform((-0.12, -0.12, 1e-4), (0.12, 0.12, 0.05), (1500, 3)):
+        directions = canvas._directions[1]
+        hits = [np.isfinite([cast(kinds, prims, i, *point, *d) for d in directions]) for i in range(len(prims))]
+        share = 1.0 - np.any(hits, axis=0).mean()
+        assert lit(kinds, prims, scene.groups, -1, canvas._light, canvas._directions, 1, *point) == pytest.approx(share)
+        for i, hit in enumerate(hits):
+            assert may_shadow(prims, i, canvas._light, *point) or not hit.any()
+        partly += 0 < share < 1
+    assert partly > 50
+
+
+def cast_at(part: Part, origin: np.ndarray, way: np.ndarray) -> float:
+    """Return the distance at which a ray meets any primitive of a part in the world's axes."""
+    found = []
+    for kinds, row, at in rows_of(part):
+        row[:3], row[3:12] = at, np.eye(3).ravel()
+        found.append(cast(np.array([kinds]), row[None], 0, *origin, *way))
+    return min(found)
+
+
+def rays(seed: int):
+    rng = np.random.default_rng(seed)
+    for _ in range(1500):
+        origin, aim = rng.normal(size=3) * 3.0, rng.uniform(-0.9, 0.9, 3)
+        yield origin, (aim - origin) / np.linalg.norm(aim - origin)
+
+
+def test_a_turned_cylinder_is_met_where_a_cylinder_is():
+    can = Lathe(((0, -0.6), (0.7, -0.6), (0.7, 0.6), (0, 0.6)))
+    met = 0
+    for origin, way in rays(8):
+        if np.hypot(*origin[:2]) < 0.8 and abs(origin[2]) < 0.7:
+            continue  # from within, only the thin wall is met
+        known = cast_at(Part(Cylinder(0.7, 1.2)), origin, way)
+        assert cast_at(Part(can), origin, way) == pytest.approx(known, abs=1e-9)
+        met += np.isfinite(known)
+    assert met > 300
+
+
+def test_an_open_cone_is_met_from_both_sides_and_first_where_it_is_first():
+    cone, along, met = Part(Lathe(((0.2, -0.4), (0.9, 0.5)))), np.linspace(1e-6, 12.0, 4000), 0
+    for origin, way in rays(9):
+        t = cast_at(cone, origin, way)
+        line = origin + along[:, None] * way
+        beyond = np.hypot(line[:, 0], line[:, 1]) - (0.2 + 0.7 * (line[:, 2] + 0.4) / 0.9)
+        crossed = (np.diff(np.sign(beyond)) != 0) & (np.abs(line[1:, 2] - 0.05) < 0.44)
+        if np.isfinite(t):
+            place = origin + t * way
+            assert np.hypot(*place[:2]) == pytest.approx(0.2 + 0.7 * (place[2] + 0.4) / 0.9, abs=1e-9)
+            assert -0.4 - 1e-6 < place[2] < 0.5 + 1e-6
+        if crossed.any():
+            assert t <= along[1:][crossed][0] + 1e-6
+            met += 1
+    assert met > 300
+
+
+def test_the_bounds_that_spare_shadow_rays_spare_none_that_hits_a_lathe():
+    light = np.array([*np.array([-0.4, -0.35, 0.85]) / np.linalg.norm([-0.4, -0.35, 0.85]), np.tan(0.15), 0.4, 1.0])
+    rows = [row for lathe in (BOWL, Lathe(((0.03, 0), (0.02, 0.03), (0.025, 0.03)))) for row in rows_of(Part(lathe))]
+    prims, kinds = np.array([row for _, row, _ in rows]), np.array([kind for kind, _, _ in rows])
+    prims[:, :3], prims[:, 3:12] = [at for _, _, at in rows], np.eye(3).ravel()
+    directions = disc_directions(Light((-0.4, -0.35, 0.85), softness=0.15))
+    spared = met = 0
+    for point in np.random.default_rng(9).uniform((-0.04, -0.04, -0.03), (0.04, 0.04, 0.05), (400, 3)):
+        for i in range(len(prims)):
+            hits = any(np.isfinite(cast(kinds, prims, i, *point, *d)) for d in directions[0])
+            may = may_shadow(prims, i, light, *point)
+            assert may or not hits
+            spared, met = spared + (not may), met + hits
+    assert spared > 1500
+    assert met > 200
