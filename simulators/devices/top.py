@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from simulators.sampling import Distribution
 from simulators.world import Body, Box, Capsule, Cylinder, Lathe, Material, Move, Part, Quat, Sector, Surface, Vec3, World
 
 HELD, TWIST, CLEAR = 0.6, 0.15, 0.35  # s: fingers round the stem, twisting it, and their way out of the picture
-LINE = 0.5e-3  # m: a pixel of the source image; nearer to a line than this nobody can say on which side the centre is
+LINE = 0.35e-3  # m: a pixel of the source image; nearer to a line than this nobody can say on which side the centre is
 FALLEN = 0.93  # a lying top's axis has this much of the upright or less
 SLOW = 0.02  # m/s
 PLATE = 0.02  # m: thickness of the tray's floor
@@ -33,11 +34,12 @@ class Top:
     rim. The tray's flat floor of `tray_radius` has an upright wall of `wall_height`; its sectors, `shares` of the turn
     counterclockwise from +x (the viewer's right), are painted `colors`. Restitution and friction are the pair's;
     `turning_friction` [m] resists rolling and spinning at every touching point. Random at the launch, all as velocities, so
-    that frame 0 is one picture: `spin` [rad/s] about the axis, `kick_x`, `kick_y` [rad/s] across it, `drift_x`, `drift_y` [m/s].
+    that frame 0 is one picture: `spin` [rad/s] about the axis (against the clock where `direction` is 1), `kick_x`, `kick_y`
+    [rad/s] across it, `drift_x`, `drift_y` [m/s].
     Outcomes: the sector that the centre of the top lies in at rest. A spinning top stands in a sector that it will leave, and
     an instant does not show which: so not the first sector held but the one at rest counts. `first` is the first instant that
     the top has fallen and its centre is slower than .02 m/s.
-    No outcome: `on_edge` (the centre within .5 mm of a line: a pixel), `stuck` (standing, or on the wall),
+    No outcome: `on_edge` (the centre within .35 mm of a line: a pixel), `stuck` (standing, or on the wall),
     `left_apparatus` (over the wall), `unsettled`.
     Known gap: no air drag; the fingers leave without friction; floor and wall are rigid and level.
     """
@@ -56,7 +58,7 @@ class Top:
     friction: float
     turning_friction: float
     random: Mapping[str, Distribution]
-    direction: float = field(default=1.0)
+    direction: float = 1.0
 
     version: ClassVar[int] = 1
     variables: ClassVar[tuple[str, ...]] = ("spin", "kick_x", "kick_y", "drift_x", "drift_y")
@@ -104,7 +106,7 @@ class Top:
         nodes, weights = np.polynomial.legendre.leggauss(4)  # exact: the integrands are polynomials of degree up to 4
         mass = first = axial = across = 0.0
         profile = self.profile()
-        for (r0, z0), (r1, z1) in zip(profile[:-1], profile[1:], strict=True):
+        for (r0, z0), (r1, z1) in pairwise(profile):
             share = 0.5 * (nodes + 1.0)
             r, z, dz = r0 + share * (r1 - r0), z0 + share * (z1 - z0), 0.5 * weights * (z1 - z0) * self.density * math.pi
             mass += float(np.sum(dz * r**2))
@@ -163,7 +165,7 @@ class Top:
             # The twist: thumb and finger slide past each other along y, as a counterclockwise spin has them
             slide = self.direction * side * 0.012
             before, after = (at[0], -slide, grip), (at[0], slide, grip)
-            away = (side * 0.12, 2.0 * slide, grip + 0.12)
+            away = (side * 0.3, 2.0 * slide, grip + 0.15)
             times = (-HELD - TWIST, -TWIST, 0.0, CLEAR)
             moves[name] = Move(times, (before, before, after, away), (IDENTITY,) * 4)
         edge = outer + self.rim_radius
@@ -185,7 +187,7 @@ class Top:
         return State.at_release(world, len(vel), vel=vel, omega=omega)
 
     def read(self, state: State) -> IntArray:
-        """Return the sector of a fallen, slow top's centre; ON_EDGE within .5 mm of a line, STUCK for a slow one that stands."""
+        """Return the sector of a fallen, slow top's centre; ON_EDGE within .35 mm of a line, STUCK where it stands."""
         x, y = state.pos[:, 0, 0], state.pos[:, 0, 1]
         upright = rotation.upward(state.quat[:, 0])[:, 2]
         slow = np.sqrt(np.sum(np.square(state.vel[:, 0]), axis=-1)) < SLOW

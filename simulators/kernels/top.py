@@ -105,7 +105,7 @@ def _meet(solid, axis, v, momentum, contact):
     """Return velocity and angular momentum after one pass over a contact, a row of `advance`'s table; its impulses grow.
 
     The total normal impulse is not negative and brings the closing speed to the contact's target; friction's is at most mu
-    times it, and the turning friction's f times it, each as much as would stop the slip, or the turning.
+    times it, those against rolling and against spinning f times it, each as much as would stop what it resists.
     """
     arm, n = (contact[0], contact[1], contact[2]), (contact[3], contact[4], contact[5])
     u = _plus(v, 1.0, _cross(_spin(solid, axis, momentum), arm))
@@ -131,15 +131,19 @@ def _meet(solid, axis, v, momentum, contact):
     contact[8], contact[9], contact[10] = new
     v, momentum = _plus(v, 1.0 / solid.mass, step), _plus(momentum, 1.0, _cross(arm, step))
     omega = _spin(solid, axis, momentum)
-    rate = math.sqrt(_dot(omega, omega))
-    old = (contact[11], contact[12], contact[13])
-    new = old
+    rolling = _plus(omega, -_dot(omega, n), n)
+    rate = math.sqrt(_dot(rolling, rolling))
+    old, most = (contact[11], contact[12], contact[13]), solid.turning * push
+    about = _dot(old, n)
+    new = _plus(old, -about, n)
     if rate > 0.0:
-        along = (omega[0] / rate, omega[1] / rate, omega[2] / rate)
-        new = _plus(old, -rate / _dot(along, _spin(solid, axis, along)), along)
-    size, most = math.sqrt(_dot(new, new)), solid.turning * push
+        along = (rolling[0] / rate, rolling[1] / rate, rolling[2] / rate)
+        new = _plus(new, -rate / _dot(along, _spin(solid, axis, along)), along)
+    size = math.sqrt(_dot(new, new))
     if size > most:
         new = (new[0] * most / size, new[1] * most / size, new[2] * most / size)
+    about = min(max(about - _dot(omega, n) / _dot(n, _spin(solid, axis, n)), -most), most)
+    new = _plus(new, about, n)
     contact[11], contact[12], contact[13] = new
     return v, _plus(momentum, 1.0, _plus(new, -1.0, old))
 
@@ -179,8 +183,8 @@ def _wall_arm(solid, axis, p, feature):
 def _find(solid, body, axis, v, momentum, h, table, last):
     """Fill the rows of `table` (6, 14) whose contact is touching or will in this step; return the deepest gap of the floor [m].
 
-    A row: arm 3, normal 3, target speed, normal impulse, friction 3, turning 3; where it touched in the step before (`last`), its
-    impulses start from there.
+    A row: arm 3, normal 3, target speed, normal impulse, friction 3, turning 3; where it touched in the step before (`last`),
+    its impulses start from there.
     """
     deepest = 0.0
     near_wall = body[0] * body[0] + body[1] * body[1] > (solid.wall - 1.5 * solid.rim_radius) ** 2
