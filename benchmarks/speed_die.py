@@ -10,6 +10,7 @@ import pybullet
 from benchmarks.compare import Comparison
 from scenes.load import load_scene
 from simulators.sampling import launch_block
+from simulators.world import Box
 
 RATE = 960  # 1/s: see PEER
 PEER = "PyBullet with its defaults at 1/960 s, boxes on a box, until slow for a quarter of a second"
@@ -28,6 +29,8 @@ def plain(scene_id: str) -> Callable[[int], None]:
         ids = []
         for body in (*world.fixed, *(world.moving[i] for i in world.loose)):
             for part in body.parts:
+                if not isinstance(part.shape, Box):
+                    raise TypeError(f"the plain loop builds boxes, and {body.name} has a {type(part.shape).__name__}")
                 shape = pybullet.createCollisionShape(
                     pybullet.GEOM_BOX, halfExtents=np.divide(part.shape.size, 2).tolist(), physicsClientId=client
                 )
