@@ -29,6 +29,7 @@ from simulators.render.canvas import Canvas, Image, nominal_state, refuse_blank
 from simulators.world import World
 
 T = TypeVar("T")
+CRF = 16  # of x264: no loss that the eye sees
 _BT709 = ["-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv"]
 
 
@@ -57,17 +58,20 @@ class ClipInfo:
     pixel_format: str
 
 
-def write_clip(path: str | Path, frames: Iterable[Image], fps: float) -> int:
+def write_clip(path: str | Path, frames: Iterable[Image], fps: float, crf: int = CRF) -> int:
     """Stream `frames` (H, W, 3) to an H.264 file and return how many it holds, as counted by decoding it again.
 
-    yuv420p, constant rate, index at the front. The file appears whole or not at all. Raises `ClipError` for no frames, odd or
-    changing sizes, a frame of one single colour, a failing encoder, or a count that differs when read back.
+    yuv420p, constant rate, index at the front; `crf` is x264's: 0 loses nothing, 51 most. The file appears whole or not at
+    all. Raises `ClipError` for no frames, odd or changing sizes, a frame of one colour or black, a failing encoder, or a count
+    that differs when read back.
     """
     target = Path(path)
     if target.suffix.lower() != ".mp4":
         raise ClipError(f"a clip's file name must end in .mp4, got {target.name!r}")
     if not 0.0 < fps <= 1000.0:
         raise ClipError(f"`fps` must be in (0, 1000], got {fps}")
+    if not 0 <= crf <= 51:
+        raise ClipError(f"`crf` must be in 0 to 51, got {crf}")
     pending = iter(frames)
     first = next(pending, None)
     if first is None:
@@ -80,7 +84,7 @@ def write_clip(path: str | Path, frames: Iterable[Image], fps: float) -> int:
     os.close(handle)
     part = Path(name)
     try:
-        sent = _encode(part, chain([first], pending), first.shape, fps)
+        sent = _encode(part, chain([first], pending), first.shape, fps, crf)
         held = sum(1 for _ in read_clip(part, limits=Limits(size=2**62, pixels=width * height, frames=sent + 1)))
         if held != sent:
             raise ClipError(f"{target}: {sent} frames were sent to the encoder and {held} came back")
@@ -108,11 +112,25 @@ def _check_frame(frame: Image, shape: tuple[int, ...], number: int) -> None:
         raise ClipError(str(error)) from error
 
 
-def _encode(path: Path, frames: Iterable[Image], shape: tuple[int, ...], fps: float) -> int:
+def _encode(path: Path, frames: Iterable[Image], shape: tuple[int, ...], fps: float, crf: int) -> int:
     height, width = shape[:2]
     rate = str(Fraction(fps).limit_denominator(100_000))
     command = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-v", "error", "-nostdin", "-f", "rawvideo", "-pix_fmt", "rgb24"]
-    command += ["-s", f"{width}x{height}", "-r", rate, "-i", "-", "-an", "-c:v", "libx264", "-preset", "veryfast", "-crf", "16"]
+    command += [
+        "-s",
+        f"{width}x{height}",
+        "-r",
+        rate,
+        "-i",
+        "-",
+        "-an",
+        "-c:v",
+        "libx264",
+        "-preset",
+        "veryfast",
+        "-crf",
+        str(crf),
+    ]
     command += ["-vf", "scale=out_color_matrix=bt709:out_range=tv:flags=accurate_rnd+full_chroma_int", "-pix_fmt", "yuv420p"]
     # one thread: the bytes must not depend on the machine's cores, and clips are encoded side by side
     command += [*_BT709, "-r", rate, "-threads", "1", "-movflags", "+faststart", "-fflags", "+bitexact", "-f", "mp4"]
