@@ -24,7 +24,6 @@ HOLD = 0.6  # s: how long before the release a clip starts
 LIFT = 0.5  # s: how long the finger or the clip takes to go up, from the release on
 RISE = 7.0  # ball radii: how far it goes
 PLANK = 0.003  # m: half the thickness of the boards that sides and walls are made of, unless the top is sharper
-SLATS = 40  # upright pieces that fill the crest behind its sides, as seen from the front
 Look = Literal["wood", "metal"]
 Holder = Literal["finger", "clip"]
 
@@ -195,9 +194,10 @@ class Crest:
 
     def _filling(self, depth: float, material: Material) -> tuple[Part, ...]:
         """Return the slats that make the crest solid to the eye: each ends within the sides or the rounded top."""
-        width = 2.0 * self.half_base / SLATS
+        count = 2 * math.ceil(self.half_base / self.plank)  # so narrow that the sides cover the steps of their tops
+        width = 2.0 * self.half_base / count
         parts = []
-        for k in range(SLATS):
+        for k in range(count):
             left = -self.half_base + k * width
             far = max(abs(left), abs(left + width))
             knee = self.tip_radius * math.sin(self.slope)
@@ -205,7 +205,7 @@ class Crest:
                 top = self.tip_height + math.sqrt(self.tip_radius**2 - far**2)
             else:
                 top = self.tray_depth + (self.half_base - far) * math.tan(self.slope)
-            parts.append(Part(Box((width, 0.98 * depth, top)), (left + width / 2.0, 0.0, top / 2.0), material=material))
+            parts.append(Part(Box((width, 1.01 * depth, top)), (left + width / 2.0, 0.0, top / 2.0), material=material))
         return tuple(parts)
 
     def _holder(self, ball: Vec3, look: Mapping[str, Material]) -> tuple[Body, Move]:

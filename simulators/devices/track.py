@@ -14,10 +14,11 @@ import numpy as np
 from simulators import rotation
 from simulators.device import IntArray, Readout, State
 from simulators.devices.checks import check_fields, laws
+from simulators.devices.peg_board import ALONG_Y
 from simulators.devices.regions import Region, read_regions
 from simulators.rotation import IDENTITY, Array
 from simulators.sampling import Distribution
-from simulators.world import Body, Box, Material, Move, Part, Quat, Sphere, Surface, Vec3, World
+from simulators.world import Body, Box, Cylinder, Material, Move, Part, Quat, Sphere, Surface, Vec3, World
 
 ROLLING = 5.0 / 7.0  # of the pull along a board is left to a solid ball that rolls on it: m a = m g sin(incline) - (2/5) m a
 HOLD = 0.5  # s: how long before the release a clip starts
@@ -155,6 +156,7 @@ class YTrack:
         soft = self.floor_restitution**2 / self.restitution if self.restitution > 0.0 else 0.0
         outer = ((half, top), (half, self.mouth_height), (side, corner), (side, 0.0))
         divider = ((0.0, self.tip_height), (inner, self.tray_depth), (inner, 0.0))
+        tip = Part(Cylinder(1.001 * rail, depth), (0.0, 0.0, self.tip_height), ALONG_Y, look["divider"])  # one round, not two
         back = Box((2.0 * (side + 3.0 * ball), rail, top + 6.0 * ball), 0.3 * rail)
         floor = Box((self._pitch + 2.0 * rail, depth, 2.0 * rail), 0.3 * rail)
         gate, move = sliding_gate(ball, self.offset, self.release_height, self.pull, depth, look)
@@ -163,7 +165,7 @@ class YTrack:
             bodies=(
                 Body("back", (Part(back, (0.0, (depth + rail) / 2.0, top / 2.0), material=look["back"]),), collides=False),
                 Body("rails", both_sides(outer, rail, depth, look["rail"]), surface=surface),
-                Body("divider", both_sides(divider, rail, depth, look["divider"]), surface=surface),
+                Body("divider", (tip, *both_sides(divider, rail, depth, look["divider"])), surface=surface),
                 Body(
                     "floor",
                     tuple(Part(floor, (s * (side - half), 0.0, -rail), material=look["rail"]) for s in (-1.0, 1.0)),
