@@ -19,7 +19,7 @@ from simulators.world import Body, Box, Capsule, Cylinder, Material, Move, Part,
 
 KEY = 0.01  # s between keyframes of the shaking
 REACH_TIME = 0.8  # s: the hand's way down, in which the shaking dies away
-CLOSE_TIME, LIFT_TIME = 0.2, 0.9  # s
+CLOSE_TIME, LIFT_TIME, HOLD_TIME = 0.2, 0.9, 0.6  # s
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,11 @@ class DrawBox:
     nearest to it, within `grasp` [m], and lifts it out.
     Random, all of it in the action: `strength` (share of `amplitude`), `tempo` (share of `frequency`), `phase` [rad] of y
     against x, and `reach_x`, `reach_y` [m], where the hand comes down relative to `reach_mean`.
-    Outcomes: the name of the ball the hand has closed on, the one lifted ever after; the others are ignored.
+    Outcomes: the name of the ball in the lifted hand at the end of the clip; the others are ignored. `first` is the ball it
+    closed on.
     No outcome: `stuck` (no ball within reach), `left_apparatus` (a ball jumped out of the picture).
     Known gap: fingers do not push balls aside, and a spring holds the ball in the hand. The Bullet engine has no such spring:
-    there the reading stands, the ball closed on being named at the instant that the hand is down, but nothing is lifted.
+    there nothing is lifted, and the ball that is read lies where the hand has closed.
     """
 
     filling: tuple[str, ...]
@@ -57,8 +58,7 @@ class DrawBox:
 
     version: ClassVar[int] = 1
     variables: ClassVar[tuple[str, ...]] = ("strength", "tempo", "phase", "reach_x", "reach_y")
-    readout: ClassVar[Readout] = "first"
-    end_time: ClassVar[None] = None
+    readout: ClassVar[Readout] = "last"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "random", laws(self.random))
@@ -96,6 +96,11 @@ class DrawBox:
     def closing(self) -> float:
         """When [s] the hand is down and closes: an instant of 60 Hz."""
         return round(60.0 * (self.shake_time + REACH_TIME)) / 60.0
+
+    @property
+    def end_time(self) -> float:
+        """When [s] the clip ends, the hand up and still: an instant of 60 Hz."""
+        return self.closing + math.ceil(60.0 * (CLOSE_TIME + LIFT_TIME + HOLD_TIME)) / 60.0
 
     @property
     def grip(self) -> Grip:
@@ -176,10 +181,16 @@ class DrawBox:
         return State.at_release(self.world(), len(launch["phase"]))
 
     def read(self, state: State) -> IntArray:
-        """Return the name of the ball nearest to the hand's grip once it has closed; UNDECIDED before, and if none is near."""
+        """Return the name of the ball nearest to where the hand has closed or to its way up; UNDECIDED before, or if none is.
+
+        The hand goes straight up: a ball that it holds is at its grip, and one that it left is still below.
+        """
         count = len(self.filling)  # the balls are the first to move, then box and hand
         grip = state.pos[:, None, count + 1] + np.array(self.grip.point)
-        away = np.sqrt(np.sum((state.pos[:, :count] - grip) ** 2, axis=-1))
+        offset = state.pos[:, :count] - grip
+        lowest = self._hand_at(0.0, (0.0, 0.0))[2] + self.grip.point[2]
+        offset[..., 2] -= np.clip(offset[..., 2], lowest - grip[..., 2], 0.0)
+        away = np.sqrt(np.sum(offset**2, axis=-1))
         names = np.array([self.facts.index(name) for name in self.filling])
         held = (state.time > self.closing - 1e-6) & (away.min(axis=-1) < self.grasp)
         return np.where(held, names[np.argmin(away, axis=-1)], UNDECIDED)

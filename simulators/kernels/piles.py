@@ -193,6 +193,8 @@ def _pile(world: World, contact_time: float) -> tuple:
             (*_shape(part.shape), part.position, part.quaternion, moved, law, (*body.position, *body.quaternion))
             for part in body.parts
         ]
+    if not rows:
+        raise TypeError("the kernel of piles takes worlds with a container: this one has nothing for its balls to touch")
     kind, size, offset, tilt, moved_by, laws, home = zip(*rows, strict=True)
     return (
         ball.radius,  # type: ignore[union-attr]
