@@ -13,6 +13,7 @@ from scenes.load import load_scene
 from simulators.device import ON_EDGE, Device, State
 from simulators.devices.double_pendulum import DoublePendulum
 from simulators.engines.loop import run
+from simulators.engines.ode import Ode
 from simulators.kernels.double_pendulum import DoublePendulumKernel
 from simulators.rotation import Array, rotate
 from simulators.sampling import Distribution, launch_block
@@ -70,7 +71,7 @@ def test_a_push_turns_each_arm_counterclockwise_at_its_rate(scene, device) -> No
 
 
 def test_energy_and_lengths_are_kept(scene, device) -> None:
-    """1,000 launches over 5 s: the worst drift was 4e-6 J/kg of the 5.5 J/kg that the fall sets free."""
+    """1,024 launches over 5 s: the worst drift was 1.2e-5 J/kg, beside the 7.6 J/kg between start and hanging at rest."""
     launches = launch_block(device.random, 0, scene.stream, 0)
     begun, ended = device.start(launches), run(scene.kernel, device, 0, scene.stream, range(1024)).end
     assert np.abs(energy(ended) - energy(begun)).max() < 1e-4
@@ -118,13 +119,13 @@ def test_the_kernel_folds_what_the_device_reads_in_1000(scene, device) -> None:
 
 @pytest.mark.slow
 def test_both_give_one_distribution_of_sides(scene, device) -> None:
-    """4,000 of DOP853 and 100,000 of the kernel, launches of their own: the bound is .0244 above the distance seen.
+    """n = 20,000 launches, shared: three in four end alike, so that the two samples are nearer than independent ones.
 
-    The distance of two samples of one law stays below .0056 in 37 of 100; so the seed is fixed, and the launches are shared
-    by the first 4,000, whose half that has not parted yet keeps the samples nearer.
+    The bound (confidence .99) lies .015 above the distance seen, which independent samples of one law would keep below .0148
+    in all but 3 of 1,000 seeds.
     """
-    theirs = run(scene.engine, device, 4, scene.stream, range(4000)).fact
-    ours = run(scene.kernel, device, 4, scene.stream, range(100_000)).fact
+    loose = Ode(10.0, 1e-7)
+    ours, theirs = (run(one, device, 4, scene.stream, range(MANY)).fact for one in (scene.kernel, loose))
     assert tvd_bound(ours, theirs, 2)[1] <= 0.03
 
 
