@@ -168,7 +168,7 @@ def test_a_wider_sector_takes_its_share(scene, top: Top) -> None:
 
 @pytest.mark.slow
 def test_half_the_step_moves_nothing(scene, top: Top) -> None:
-    """n = 4,000 at the step and 2,000 at its half: chi-square with nulls as a class, false-alarm rate 1e-4; times within 2 %."""
+    """n = 4,000 at the step and 2,000 at its half: chi-square, nulls a class, false-alarm rate 1e-4; times within 2 %."""
     fine = dataclasses.replace(scene.kernel, steps_per_second=2 * scene.kernel.steps_per_second)
     one, other = run(scene.kernel, top, 5, scene.stream, range(4000)), run(fine, top, 6, scene.stream, range(2000))
     table = np.array([np.bincount(r.fact + 1, minlength=5) for r in (one, other)])
