@@ -7,12 +7,14 @@ rolls for eight. So the ratio flatters the peer.
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import numpy as np
 import pybullet
 
 from benchmarks.compare import Comparison
 from scenes.load import load_scene
+from simulators.devices.roulette import Roulette
 from simulators.sampling import launch_block
 
 RATE = 480  # 1/s
@@ -38,7 +40,7 @@ def _mesh(client: int, profile: list[tuple[float, float]]) -> int:
 def run_peer(n: int) -> None:
     """Spin n balls, each until it has been slow beside the rotor for .3 s, at most 30 s."""
     scene = load_scene("calibench/roulette")
-    wheel = scene.device
+    wheel = cast(Roulette, scene.device)
     launches = launch_block(wheel.random, 0, scene.stream, 0)
     start = wheel.start(launches)
     client = pybullet.connect(pybullet.DIRECT)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import numpy as np
 import pybullet
 
 from benchmarks.compare import Comparison
 from scenes.load import load_scene
+from simulators.devices.top import Top
 from simulators.sampling import launch_block
 
 RATE = 4000  # 1/s: at 1000 its precession is not the heavy top's, and at 240 it explodes
@@ -17,7 +19,7 @@ RATE = 4000  # 1/s: at 1000 its precession is not the heavy top's, and at 240 it
 def run_peer(n: int) -> None:
     """Spin n tops, each until it has been slow for a quarter of a second, at most 30 s."""
     scene = load_scene("pawbench/A18")
-    top = scene.device
+    top = cast(Top, scene.device)
     mass, centre, axial, across = top.solid()
     start = top.start(launch_block(top.random, 0, scene.stream, 0))
     turns = 2 * np.pi * np.arange(48) / 48

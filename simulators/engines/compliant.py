@@ -88,8 +88,8 @@ def _forces(ball, force, wheel, profile, deflectors, stiff, damp, angle, spin, h
             gap = away - b - wheel.deflector
             _push(ball, force, wheel, stiff, damp, d[0] / away, d[1] / away, d[2] / away, gap, 0.0, h)
     if r < wheel.outer + b and z < wheel.fret_top + wheel.fret + b:
-        for k in range(wheel.count):
-            fret = angle + 2.0 * math.pi * k / wheel.count
+        for k in range(wheel.pockets):
+            fret = angle + 2.0 * math.pi * k / wheel.pockets
             fx, fy = math.cos(fret), math.sin(fret)
             side = ball[1] * fx - ball[0] * fy
             out = ball[0] * fx + ball[1] * fy

@@ -5,8 +5,8 @@ It refuses to know which pocket is wanted; `engines.compliant` is an independent
 On the rim a ball of radius b at speed v (counterclockwise) rolls on track and wall at once. With track slope s and an upright
 wall the axis of its turning passes through both touching points: omega_z = -v/b and omega_r = -l v/b with
 l = (1 - sin s)/cos s; so its kinetic energy is m v^2 (1 + 2/5 (1 + l^2))/2. Turning that axis round the circle of radius R
-takes the torque b F, F = 2/5 m l v^2/R, from friction across the motion at both points. Their shares are alike, as of two springs of
-one material, unless friction on the wall, W, cannot give its half: W = min(F/2, mu N). So the wall presses with
+takes the torque b F, F = 2/5 m l v^2/R, from friction across the motion at both points. Their shares are alike, as of two
+springs of one material, unless friction on the wall, W, cannot give its half: W = min(F/2, mu N). So the wall presses with
 N = m (v^2/R - g tan s) + F/cos s - l W, the track with (m g - (F - W) sin s - W)/cos s, and the ball leaves where N vanishes.
 For a ball that does not turn, F = 0, it is the v^2/R = g tan s of Eichberger (2004) and Small and Tse (2012, arXiv 1204.6412),
 whose losses these are: rolling friction f (a torque f N against the turning) and air drag.
@@ -44,7 +44,7 @@ HELD = 0.3  # s: a ball this long in a pocket below `CAPTURED` stays there, its 
 class Wheel(NamedTuple):
     """What the compiled loops need of a `Roulette`, in SI units."""
 
-    count: int
+    pockets: int
     sin_slope: float
     cos_slope: float
     track: float
@@ -239,7 +239,7 @@ def _contacts(wheel, deflectors, ball, angle, spin):
     _touch(wheel, ball, si * ex, si * ey, ci, ((z - wheel.floor) - (wheel.inner - r) * (si / ci)) * ci - b, spin)
     _touch(wheel, ball, ex, ey, 0.0, r - wheel.turret - b, spin)
     if z < wheel.fret_top + wheel.fret + b and r > wheel.inner - wheel.fret - b:
-        step = 2.0 * math.pi / wheel.count
+        step = 2.0 * math.pi / wheel.pockets
         nearest = math.floor((math.atan2(ball[1], ball[0]) - angle) / step)
         for k in range(2):  # the frets on both sides
             fret = angle + (nearest + k) * step
@@ -307,8 +307,8 @@ def read_ball(wheel, bodies):
     radius = np.sqrt(x**2 + y**2)
     if z < wheel.fret_top and wheel.inner < radius < wheel.outer and slow:
         share = (np.arctan2(y, x) - turn) / (2.0 * np.pi)
-        sector = math.floor((share - math.floor(share)) * wheel.count)
-        return wheel.count - 1 - min(sector, wheel.count - 1)
+        sector = math.floor((share - math.floor(share)) * wheel.pockets)
+        return wheel.pockets - 1 - min(sector, wheel.pockets - 1)
     return STUCK if slow or still else UNDECIDED
 
 
