@@ -163,7 +163,7 @@ def tumbler(id: str, *overrides: str) -> tuple[Piles, Tumbler]:
 
 
 def shortened(device: Tumbler) -> Tumbler:
-    return dataclasses.replace(device, turns=0.5, pause=0.1, dwell=0.3)
+    return dataclasses.replace(device, turns=0.2, pause=0.0, dwell=0.1)
 
 
 @pytest.mark.parametrize("id", ["pawbench/A-13", "pawbench/A19", "calibench/lottery"])
@@ -181,15 +181,15 @@ def test_the_heap_of_the_picture_lies_still_and_inside(id: str) -> None:
 
 
 def test_batches_and_recording_change_no_bit() -> None:
-    kernel, device = tumbler("pawbench/A19")
-    check_batches(kernel, shortened(device))
+    _, device = tumbler("pawbench/A19")
+    check_batches(Piles(1440, 10.0, 6e-3), shortened(device))
 
 
 def test_the_fold_is_the_devices_reading() -> None:
     kernel, device = tumbler("pawbench/A19")
-    check_fold(kernel, shortened(device), n=24)
+    check_fold(kernel, shortened(device), n=16)
     scene = load_scene("pawbench/A-13")
-    check_fold(scene.kernel, dataclasses.replace(scene.device, shake_time=0.3), n=24)
+    check_fold(scene.kernel, dataclasses.replace(scene.device, shake_time=0.3), n=16)
 
 
 def test_a_ball_below_the_slide_is_read_and_two_are_none() -> None:
@@ -212,7 +212,7 @@ def test_the_ball_nearest_to_the_closed_hand_is_read() -> None:
 
 def test_the_hand_lifts_the_ball_it_closed_on_and_no_other() -> None:
     scene = load_scene("pawbench/A-13")
-    rollouts = run(scene.kernel, scene.device, 3, scene.stream, range(40))
+    rollouts = run(scene.kernel, scene.device, 3, scene.stream, range(12))
     height = rollouts.end.pos[:, : len(scene.device.filling), 2]
     assert np.all((height > 0.15).sum(axis=1) == 1)
     names = np.array([scene.device.facts.index(name) for name in scene.device.filling])
@@ -221,27 +221,27 @@ def test_the_hand_lifts_the_ball_it_closed_on_and_no_other() -> None:
 
 def test_another_filling_order_renames_the_same_draws() -> None:
     """Colour is no property of the motion: with the same launches the same place in the filling comes out."""
-    kernel, device = tumbler("pawbench/A19", "scene.device.turns=0.5")
+    kernel, device = tumbler("pawbench/A19", "scene.device.turns=0.5", "scene.device.dwell=0.2")
     numbered = dataclasses.replace(device, filling=tuple("abcdefgh"))
-    place = run(kernel, numbered, 1, "order", range(60)).fact
+    place = run(kernel, numbered, 1, "order", range(16)).fact
     for filling in (device.filling, device.filling[::-1]):
         names = np.array([*(tuple(dict.fromkeys(filling)).index(name) for name in filling), -1])
         assert np.array_equal(
-            run(kernel, dataclasses.replace(device, filling=filling), 1, "order", range(60)).fact, names[place]
+            run(kernel, dataclasses.replace(device, filling=filling), 1, "order", range(16)).fact, names[place]
         )
 
 
 def test_an_unshaken_box_gives_what_lay_under_the_hand() -> None:
-    """Zero the action: the hand, reaching narrowly to the left, finds red in every one of 200 draws."""
+    """Zero the action: the hand, reaching narrowly to the left, finds red in every one of 40 draws."""
     scene = load_scene("pawbench/A-13", scene_knock_out("pawbench/A-13"))
     narrow = {**scene.device.random, "reach_x": law(0.005), "reach_y": law(0.005)}
-    rollouts = run(scene.kernel, dataclasses.replace(scene.device, random=narrow), 0, scene.stream, range(200))
+    rollouts = run(scene.kernel, dataclasses.replace(scene.device, random=narrow), 0, scene.stream, range(40))
     assert np.all(rollouts.fact == scene.device.facts.index("red"))
 
 
 def test_an_unturned_crank_gives_the_same_ball_every_time() -> None:
     scene = load_scene("pawbench/A19", scene_knock_out("pawbench/A19"))
-    rollouts = run(scene.kernel, scene.device, 0, scene.stream, range(20))
+    rollouts = run(scene.kernel, scene.device, 0, scene.stream, range(4))
     assert len(set(rollouts.fact.tolist())) == 1 and rollouts.fact[0] >= 0
 
 
