@@ -162,7 +162,8 @@ def _swing(
             length = min((step + 1) * h, limit) - time
             while frame < len(times) and (times[frame] < time + length or step == steps) and times[frame] <= limit:
                 between[:] = y
-                _step(between, times[frame] - time, l1, l2, g)
+                if times[frame] > time:  # a step of no length would still round
+                    _step(between, times[frame] - time, l1, l2, g)
                 _write(frames[i, frame], between, l1, l2, high)
                 frame += 1
             if step > 0 and (step % per_read == 0 or step == steps):
