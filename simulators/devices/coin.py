@@ -34,9 +34,11 @@ class Coin:
     tilts the angular momentum), `drift_x` and `drift_y` [m/s].
     Outcomes: the face up when the coin has come to rest. `first` is the first instant that it lies on the table.
     No outcome: `on_edge` (stands or leans), `left_apparatus` (falls off the table), `unsettled`.
-    Known gap: no air drag; the clip lets go without friction; relief and mass are the same on both faces. In the Bullet
-    engine the rim dips into the table at an impact (pawbench/A-01: 2.1 mm at 1/1200 s, .9 mm at 1/2400 s, medians of 60) and
-    is pushed out after it (.09 mm left at rest).
+    Known gap: no air drag; the clip lets go without friction; relief is the same on both faces; `load` [m] moves the centre
+    of mass towards tails and leaves the moments as they are. Damping stands for all that ends a coin's rattle and acts between
+    bounces too. The kernel takes the table as endless up to where the centre leaves it. In the Bullet engine the rim dips into
+    the table at an impact, and a landing nearly flat is over in a step or two: where the kernel lets the coin rattle from side
+    to side, faces may differ (a weak flick), and a coin settles later there (see the note of pawbench/A-01).
     """
 
     thickness: float
