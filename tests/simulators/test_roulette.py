@@ -177,6 +177,7 @@ def test_soft_contacts_agree(name: str) -> None:
     assert tvd_bound(*(labels(one, side) for side in sides), len(one.outcomes))[1] < 0.10
 
 
+@pytest.mark.slow
 def test_soft_contacts_leave_the_rim_at_the_same_time(scene, wheel: Roulette) -> None:
     """The rim's equation of motion against contacts from the launch on: mean time of leaving within 3 %, speed within 1 %."""
     left = {}
