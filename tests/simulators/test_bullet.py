@@ -18,7 +18,18 @@ from simulators.world import Body, Box, Cylinder, Move, Part, Shape, Sphere, Sur
 
 G = 9.81
 FLOOR = 0.02  # m, half thickness
-SCENES = [scene_id for scene_id in scene_ids() if getattr(load_scene(scene_id).engine, "name", None) == "bullet"]
+
+
+def is_tossed(scene_id: str) -> bool:
+    """Coins and dice: loose boxes and cylinders that this engine integrates and that nothing drives."""
+    scene = load_scene(scene_id)
+    world = scene.device.world()
+    loose = [world.moving[i].parts[0].shape for i in world.loose]
+    driven = any(body.driven for body in world.moving)
+    return getattr(scene.engine, "name", None) == "bullet" and not driven and all(isinstance(s, (Box, Cylinder)) for s in loose)
+
+
+SCENES = [scene_id for scene_id in scene_ids() if is_tossed(scene_id)]
 
 
 def world_of(shape: Shape, restitution: float = 0.5, friction: float = 0.5, *, floor: bool = True) -> World:

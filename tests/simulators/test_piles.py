@@ -7,7 +7,8 @@ import math
 
 import numpy as np
 import pytest
-from kernel_checks import check_batches, check_fold
+from kernel_checks import check_batches, check_fold, tvd_bound
+from scipy import stats
 
 from scenes.load import load_scene
 from simulators import rotation
@@ -254,9 +255,9 @@ def law(sd: float) -> Distribution:
 
 
 def test_every_null_has_a_reason_and_is_stuck() -> None:
-    """A drum emptied of all but two balls in its back: the pocket, at the front, may stay empty. No other reason occurs."""
+    """A heap that a blade holds up, or that lies at the back, leaves the slide's pocket empty. No other reason occurs."""
     kernel, device = tumbler("pawbench/A19")
-    rollouts = run(kernel, dataclasses.replace(device, turns=3.0), 0, "nulls", range(120))
+    rollouts = run(kernel, dataclasses.replace(device, turns=3.0), 0, "nulls", range(48))
     nulls = rollouts.null[rollouts.fact < 0]
     assert len(nulls) > 0 and {NULL_REASONS[code] for code in nulls} == {"stuck"}
     assert np.all(rollouts.null[rollouts.fact >= 0] == 0)
@@ -285,3 +286,30 @@ def test_halving_the_step_moves_nothing_beyond_noise(id: str) -> None:
     )
     error = np.sqrt((a * (1 - a) + b * (1 - b)) / 1500 + 1e-6)
     assert np.all(np.abs(a - b) < 4 * error), (a, b)
+
+
+@pytest.mark.slow
+def test_bullet_draws_the_same_colors_from_the_shaken_box() -> None:
+    """Another contact law and solver, the same launches: n = 300 of it, 2,000 of the kernel, what a minute or two allow.
+
+    The bound holds with probability .99; .09 of it is the smallness of n = 300.
+    """
+    scene = load_scene("pawbench/A-13")
+    drawn = [
+        scene.outcome(run(e, scene.device, 0, scene.stream, range(n)).fact)
+        for e, n in ((scene.engine, 300), (scene.kernel, 2000))
+    ]
+    distance, bound = tvd_bound(drawn[0], drawn[1], len(scene.outcomes))
+    assert distance < 0.06 and bound < 0.16
+
+
+@pytest.mark.slow
+def test_a_brief_crank_does_not_mix_in_bullet_either() -> None:
+    """The two integrators differ on what comes out of a heap hardly stirred; both refuse a quarter each.
+
+    n = 80 of Bullet, 200 of the kernel: chi-square on 3 df beyond its 1e-4 point, in 1e-4 of all seeds if they mixed.
+    """
+    scene = load_scene("pawbench/A19")
+    for integrator, n in ((scene.engine, 80), (scene.kernel, 200)):
+        fact = run(integrator, scene.device, 0, scene.stream, range(n)).fact
+        assert stats.chisquare(np.bincount(fact[fact >= 0], minlength=4)).pvalue < 1e-4
