@@ -184,7 +184,10 @@ def test_the_digest_knows_the_engine_s_version_the_bounds_and_the_readout(monkey
     assert len(digests) == 4
 
 
-@pytest.mark.parametrize("scene_id", scene_ids())
+TOUCHING = [id for id in scene_ids() if hasattr(load_scene(id).device, "restitution")]  # a wheel on its axle meets nothing
+
+
+@pytest.mark.parametrize("scene_id", TOUCHING)
 def test_what_meets_has_the_stated_restitution_and_friction(scene_id):
     """The pair's value is the geometric mean of the two sides (see `Surface`)."""
     scene = load_scene(scene_id)
