@@ -126,7 +126,7 @@ class RasterCanvas:
     ) -> None:
         kernels.trace(
             out, x0, y0, self._camera, scene.kinds, scene.prims, self._ink, scene.groups, scene.rects, len(self._fixed.groups),
-            self._light, self._directions, depth, ident, self._background, reuse,
+            self._light, self._directions, depth, ident, self._background, np.zeros((kernels.SAMPLES, 8)), reuse,
         )  # fmt: skip
 
     def _region(self, moving: _Posed) -> Region:

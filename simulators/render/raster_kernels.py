@@ -19,7 +19,7 @@ import numpy as np
 
 from simulators.compiled import borrowing
 from simulators.render import textures as tx
-from simulators.render.raster_shading import layer, shade
+from simulators.render.raster_shading import facing, layer, shade
 from simulators.render.raster_shadow import ball_may_shadow, may_shadow
 from simulators.render.raster_shapes import CONE, MISS, cast
 
@@ -92,7 +92,7 @@ def changed(kinds, prims, groups, rects, first, light, px, py, t, ox, oy, oz, dx
         for g in range(first, len(groups)):
             if ball_may_shadow(groups[g, 0], groups[g, 1], groups[g, 2], groups[g, 3], light, x, y, z):
                 for i in range(int(groups[g, 4]), int(groups[g, 5])):
-                    if may_shadow(prims, i, light, x, y, z):
+                    if may_shadow(prims, i, light, x, y, z, 0.0):
                         return True
     return False
 
@@ -121,13 +121,31 @@ def through(camera, kinds, prims, ink, rects, light, px, py, limit, ox, oy, oz, 
 
 
 @borrowing
-def trace(out, x0, y0, camera, kinds, prims, ink, groups, rects, moving, light, directions, depth, ident, known, reuse):
+def even(kinds, hits):
+    """Say whether all samples hit one primitive, on a part that is almost flat and has no sharp marks."""
+    who = int(hits[0, 7])
+    if who < 0 or kinds[who, 1] == tx.PIPS:
+        return False
+    for k in range(1, SAMPLES):
+        same = hits[k, 3] * hits[0, 3] + hits[k, 4] * hits[0, 4] + hits[k, 5] * hits[0, 5]
+        if hits[k, 7] != hits[0, 7] or same < 0.998:
+            return False
+    return True
+
+
+@borrowing
+def trace(out, x0, y0, camera, kinds, prims, ink, groups, rects, moving, light, directions, depth, ident, known, hits, reuse):
     """Draw the pixels of `out` (h, w, 3), whose corner is (x0, y0).
 
     Groups from `moving` on move. With `reuse`, `depth` and `ident` (H, W, 4) hold what each sample hits of the
     fixed opaque ones and `known` (H, W, 3) the picture of the fixed ones; a pixel that nothing moving hits or shades is copied
-    from there. Without it, both are filled in.
+    from there. Without it, both are filled in. `hits` (4, 8) is room to work in: of each sample the place just above what
+    it hits 0:3, the normal there 3:6, the distance 6 and the primitive 7.
+
+    Where all four samples hit one smooth surface its colour is found once, amid them; the light's share of it, and what is
+    clear before it, still for each.
     """
+    above = 1.0e-7 * light[5]
     first = moving if reuse else 0
     clear = False
     for i in range(len(kinds)):
@@ -155,15 +173,41 @@ def trace(out, x0, y0, camera, kinds, prims, ink, groups, rects, moving, light, 
                 t, who = nearest(kinds, prims, groups, rects, first, px, py, t, who, ox, oy, oz, dx, dy, dz)
                 if not reuse:
                     depth[py, px, k], ident[py, px, k] = t, who
-                if who < 0:
-                    r, g, b = backdrop(light, dz)
-                else:
-                    size = footprint(camera, t)
-                    r, g, b = shade(kinds, prims, groups, ink, who, light, directions, k, ox, oy, oz, dx, dy, dz, t, size)
-                if clear:
-                    a, c, e, keep = through(camera, kinds, prims, ink, rects, light, px, py, t, ox, oy, oz, dx, dy, dz)
-                    r, g, b = a + keep * r, c + keep * g, e + keep * b
-                red, green, blue = red + r, green + g, blue + b
+                hits[k, 6], hits[k, 7] = t, who
+                if who >= 0:
+                    x, y, z = ox + t * dx, oy + t * dy, oz + t * dz
+                    gx, gy, gz, hits[k, 3], hits[k, 4], hits[k, 5] = facing(kinds, prims, who, x, y, z, dx, dy, dz)
+                    hits[k, 0], hits[k, 1], hits[k, 2] = x + above * gx, y + above * gy, z + above * gz
+            who, t = int(hits[0, 7]), MISS
+            if even(kinds, hits):
+                ox, oy, oz, dx, dy, dz = ray(camera, px + 0.5, py + 0.5)
+                t = cast(kinds, prims, who, ox, oy, oz, dx, dy, dz)
+            once = t < MISS and abs(t - hits[0, 6]) < 8.0 * footprint(camera, t)
+            if once:
+                size = 1.5 * footprint(camera, t)
+                red, green, blue = shade(
+                    kinds, prims, groups, ink, who, light, directions, hits, 0, SAMPLES, ox, oy, oz, dx, dy, dz, t, size
+                )
+                red, green, blue = SAMPLES * red, SAMPLES * green, SAMPLES * blue
+            if clear or not once:
+                base = (red / SAMPLES, green / SAMPLES, blue / SAMPLES)
+                red, green, blue = 0.0, 0.0, 0.0
+                for k in range(SAMPLES):
+                    ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k, 0], py + OFFSETS[k, 1])
+                    t, who = hits[k, 6], int(hits[k, 7])
+                    if once:
+                        r, g, b = base
+                    elif who < 0:
+                        r, g, b = backdrop(light, dz)
+                    else:
+                        size = footprint(camera, t)
+                        r, g, b = shade(
+                            kinds, prims, groups, ink, who, light, directions, hits, k, k + 1, ox, oy, oz, dx, dy, dz, t, size
+                        )
+                    if clear:
+                        a, c, e, keep = through(camera, kinds, prims, ink, rects, light, px, py, t, ox, oy, oz, dx, dy, dz)
+                        r, g, b = a + keep * r, c + keep * g, e + keep * b
+                    red, green, blue = red + r, green + g, blue + b
             out[row, column, 0] = encode(red / SAMPLES, light)
             out[row, column, 1] = encode(green / SAMPLES, light)
             out[row, column, 2] = encode(blue / SAMPLES, light)
@@ -185,7 +229,7 @@ def shadowed(camera, prims, grown, light, tiles, depth):
             for i in range(len(prims)):
                 grown[i, 12], grown[i, 13], grown[i, 14] = prims[i, 12] + radius, prims[i, 13] + radius, prims[i, 14] + radius
                 grown[i, 16], grown[i, 33] = prims[i, 16] + radius, prims[i, 33] - radius
-                if not may_shadow(grown, i, light, bx, by, bz):
+                if not may_shadow(grown, i, light, bx, by, bz, 0.0):
                     continue
                 for py in range(8 * ty, min(8 * ty + 8, depth.shape[0])):
                     for px in range(8 * tc, min(8 * tc + 8, depth.shape[1])):
@@ -195,7 +239,7 @@ def shadowed(camera, prims, grown, light, tiles, depth):
                             t = depth[py, px, k]
                             if t < MISS:
                                 ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k, 0], py + OFFSETS[k, 1])
-                                if may_shadow(prims, i, light, ox + t * dx, oy + t * dy, oz + t * dz):
+                                if may_shadow(prims, i, light, ox + t * dx, oy + t * dy, oz + t * dz, 0.0):
                                     x0, y0, x1, y1 = min(x0, px), min(y0, py), max(x1, px + 1), max(y1, py + 1)
                                     break
     return x0, y0, x1, y1

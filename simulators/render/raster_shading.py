@@ -94,8 +94,23 @@ def surface(kinds, prims, ink, i, x, y, z, nx, ny, nz, unit, footprint):
 
 
 @borrowing
-def shade(kinds, prims, groups, ink, i, light, directions, sample, ox, oy, oz, dx, dy, dz, t, footprint):
-    """Return the linear colour that a ray sees of primitive `i` at distance `t`: its own, where all light is ambient."""
+def facing(kinds, prims, i, x, y, z, dx, dy, dz):
+    """Return the true and the shading normal of primitive `i` at a place on it, in the world, against a ray's direction."""
+    x, y, z = to_local(prims, i, x - prims[i, 0], y - prims[i, 1], z - prims[i, 2])
+    gx, gy, gz, nx, ny, nz = normals(kinds[i, 0], prims, i, x, y, z)
+    gx, gy, gz = to_world(prims, i, gx, gy, gz)
+    nx, ny, nz = to_world(prims, i, nx, ny, nz)
+    if gx * dx + gy * dy + gz * dz > 0.0:
+        return -gx, -gy, -gz, -nx, -ny, -nz
+    return gx, gy, gz, nx, ny, nz
+
+
+@borrowing
+def shade(kinds, prims, groups, ink, i, light, directions, points, first, last, ox, oy, oz, dx, dy, dz, t, footprint):
+    """Return the linear colour that a ray sees of primitive `i` at distance `t`: its own, where all light is ambient.
+
+    Rays to the light start from rows `first` to `last` of `points`, just above the surface.
+    """
     wx, wy, wz = ox + t * dx, oy + t * dy, oz + t * dz
     x, y, z = to_local(prims, i, wx - prims[i, 0], wy - prims[i, 1], wz - prims[i, 2])
     gx, gy, gz, nx, ny, nz = normals(kinds[i, 0], prims, i, x, y, z)
@@ -110,8 +125,10 @@ def shade(kinds, prims, groups, ink, i, light, directions, sample, ox, oy, oz, d
     if gx * light[0] + gy * light[1] + gz * light[2] <= 0.0:
         key = 0.0
     if key > 0.0:
-        e = 1.0e-7 * light[5]
-        key *= lit(kinds, prims, groups, i, light, directions, sample, wx + e * gx, wy + e * gy, wz + e * gz)
+        slack = 0.0
+        for p in range(first, last):
+            slack = max(slack, (points[p, 0] - wx) ** 2 + (points[p, 1] - wy) ** 2 + (points[p, 2] - wz) ** 2)
+        key *= lit(kinds, prims, groups, i, light, directions, points, first, last, wx, wy, wz, math.sqrt(slack))
     ambient, rough = light[4], max(prims[i, 23], 0.25)
     turn = 2.0 * (dx * nx + dy * ny + dz * nz)
     mx, my, mz = dx - turn * nx, dy - turn * ny, dz - turn * nz  # the mirrored ray

@@ -38,58 +38,76 @@ def _in_the_hollow(prims, i, e, ox, oy, oz, dx, dy, dz):
 
 
 @borrowing
-def may_shadow(prims, i, light, x, y, z):
-    """Say whether a primitive can stand between a point and any part of the light. Errs towards yes."""
-    if not ball_may_shadow(prims[i, 0], prims[i, 1], prims[i, 2], prims[i, 16], light, x, y, z):
+def may_shadow(prims, i, light, x, y, z, slack):
+    """Say whether a primitive can stand between a place within `slack` [m] of a point and any part of the light.
+
+    Errs towards yes.
+    """
+    r = prims[i, 16] + slack
+    if not ball_may_shadow(prims[i, 0], prims[i, 1], prims[i, 2], r, light, x, y, z):
         return False
     ox, oy, oz = x - prims[i, 0], y - prims[i, 1], z - prims[i, 2]
-    spread = light[3]
-    e = (math.sqrt(ox * ox + oy * oy + oz * oz) + prims[i, 16]) * spread * 1.001 + 1.0e-9 * light[5]
+    spread, slack = light[3], slack + 1.0e-9 * light[5]
+    e = (math.sqrt(ox * ox + oy * oy + oz * oz) + r) * spread * 1.001 + slack
     ox, oy, oz = to_local(prims, i, ox, oy, oz)
     dx, dy, dz = to_local(prims, i, light[0], light[1], light[2])
     for _ in range(3):  # where the middle ray leaves the grown box bounds how far others stray in it: grow it by that, again
         near, far = hit_box(prims[i, 12] + e, prims[i, 13] + e, prims[i, 14] + e, ox, oy, oz, dx, dy, dz)
         if near > far or far <= 0.0:
             return False
-        e = min(e, far * spread * 1.001 + 1.0e-9 * light[5])
+        e = min(e, far * spread * 1.001 + slack)
     return not _in_the_hollow(prims, i, e, ox, oy, oz, dx, dy, dz)
 
 
 @borrowing
-def lit(kinds, prims, groups, own, light, directions, sample, x, y, z):
-    """Return the share of the light's disc that a point of primitive `own` sees.
+def lit(kinds, prims, groups, own, light, directions, points, first, last, x, y, z, slack):
+    """Return the share of the light's disc that rows `first` to `last` of `points`, of primitive `own`, see on average.
 
-    A clear primitive dims what passes; two dim one another's light evenly. A convex shape does not shade itself.
+    All are within `slack` of (x, y, z). A clear primitive dims what passes; two dim one another's light evenly. A convex
+    shape does not shade itself.
     """
-    blocked, count, dimmed = 0, directions.shape[1], False
+    blocked, rays, dimmed = 0, directions.shape[1], False
     for g in range(len(groups)):
-        first, last = int(groups[g, 4]), int(groups[g, 5])
-        if last - first > 1 and not ball_may_shadow(groups[g, 0], groups[g, 1], groups[g, 2], groups[g, 3], light, x, y, z):
+        start, end = int(groups[g, 4]), int(groups[g, 5])
+        reach = groups[g, 3] + slack
+        if end - start > 1 and not ball_may_shadow(groups[g, 0], groups[g, 1], groups[g, 2], reach, light, x, y, z):
             continue
-        for i in range(first, last):
-            if (i == own and kinds[i, 0] != CONE) or not may_shadow(prims, i, light, x, y, z):
+        for i in range(start, end):
+            if (i == own and kinds[i, 0] != CONE) or not may_shadow(prims, i, light, x, y, z, slack):
                 continue
             if kinds[i, 3] > 0:
                 dimmed = True
-                continue
-            for k in range(count):
-                if not (blocked >> k) & 1:
-                    dx, dy, dz = directions[sample, k, 0], directions[sample, k, 1], directions[sample, k, 2]
-                    if cast(kinds, prims, i, x, y, z, dx, dy, dz) < MISS:
-                        blocked |= 1 << k
-    free = 0
-    for k in range(count):
-        free += 1 - ((blocked >> k) & 1)
-    share = free / count
+            else:
+                blocked |= _met(kinds, prims, i, directions, points, first, last, blocked)
+    free = (last - first) * rays - _ones(blocked)
+    share = free / ((last - first) * rays)
     if not dimmed or free == 0:
         return share
     for i in range(len(kinds)):
-        if kinds[i, 3] > 0 and may_shadow(prims, i, light, x, y, z):
-            met = 0
-            for k in range(count):
-                if not (blocked >> k) & 1:
-                    dx, dy, dz = directions[sample, k, 0], directions[sample, k, 1], directions[sample, k, 2]
-                    if cast(kinds, prims, i, x, y, z, dx, dy, dz) < MISS:
-                        met += 1
+        if kinds[i, 3] > 0 and may_shadow(prims, i, light, x, y, z, slack):
+            met = _ones(_met(kinds, prims, i, directions, points, first, last, blocked))
             share *= 1.0 - met / free * (1.0 - GLASS_PASSES * (1.0 - prims[i, 24]))
     return share
+
+
+@borrowing
+def _met(kinds, prims, i, directions, points, first, last, known):
+    """Return a bit for each ray to the light, but for those set in `known`, that meets a primitive."""
+    met, rays = 0, directions.shape[1]
+    for p in range(first, last):
+        for k in range(rays):
+            bit = 1 << ((p - first) * rays + k)
+            if not known & bit:
+                dx, dy, dz = directions[p, k, 0], directions[p, k, 1], directions[p, k, 2]
+                if cast(kinds, prims, i, points[p, 0], points[p, 1], points[p, 2], dx, dy, dz) < MISS:
+                    met |= bit
+    return met
+
+
+@borrowing
+def _ones(bits):
+    count = 0
+    while bits != 0:
+        bits &= bits - 1
+        count += 1
+    return count

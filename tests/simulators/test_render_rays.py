@@ -67,14 +67,24 @@ def test_the_share_of_light_equals_casting_every_ray_at_everything():
     scene = canvas._fixed.and_then(canvas._posed(nominal_state(tabletop()), 0))
     kinds, prims = scene.kinds, scene.prims
     rng = np.random.default_rng(4)
-    partly = 0
+    partly, points = 0, np.zeros((4, 3))
+
+    def seen(first: int, last: int, middle: np.ndarray, slack: float) -> float:
+        return lit(
+            kinds, prims, scene.groups, -1, canvas._light, canvas._directions, points, first, last, *middle, slack
+        )  # fmt: skip
+
     for point in rng.uniform((-0.12, -0.12, 1e-4), (0.12, 0.12, 0.05), (1500, 3)):
+        points[:] = point + rng.uniform(-0.002, 0.002, (4, 3))
+        points[1] = point
         directions = canvas._directions[1]
         hits = [np.isfinite([cast(kinds, prims, i, *point, *d) for d in directions]) for i in range(len(prims))]
         share = 1.0 - np.any(hits, axis=0).mean()
-        assert lit(kinds, prims, scene.groups, -1, canvas._light, canvas._directions, 1, *point) == pytest.approx(share)
+        assert seen(1, 2, point, 0.0) == pytest.approx(share)
+        apart = [seen(k, k + 1, points[k], 0.0) for k in range(4)]
+        assert seen(0, 4, point, 0.0035) == pytest.approx(np.mean(apart))  # within sqrt(3) * 2 mm
         for i, hit in enumerate(hits):
-            assert may_shadow(prims, i, canvas._light, *point) or not hit.any()
+            assert may_shadow(prims, i, canvas._light, *point, 0.0) or not hit.any()
         partly += 0 < share < 1
     assert partly > 50
 
@@ -134,7 +144,7 @@ def test_the_bounds_that_spare_shadow_rays_spare_none_that_hits_a_lathe():
     for point in np.random.default_rng(9).uniform((-0.04, -0.04, -0.03), (0.04, 0.04, 0.05), (400, 3)):
         for i in range(len(prims)):
             hits = any(np.isfinite(cast(kinds, prims, i, *point, *d)) for d in directions[0])
-            may = may_shadow(prims, i, light, *point)
+            may = may_shadow(prims, i, light, *point, 0.0)
             assert may or not hits
             spared, met = spared + (not may), met + hits
     assert spared > 1500
