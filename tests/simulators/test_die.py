@@ -160,11 +160,11 @@ def test_mirrored_the_die_shows_the_mirrored_faces(scene, die: Die) -> None:
 
 @pytest.mark.slow
 def test_mirrored_two_dice_change_places(dice: Dice) -> None:
-    """Mirror in y: the dice change places too. A weak throw that drives them together, n = 20,000 a side.
+    """Mirror in y: the dice change places too. A weak throw that drives them together, n = 4,000 a side.
 
     Each of the 36 shares within 5 standard errors: false-alarm rate below 36 * 5.8e-7.
     """
-    scene, n, pairs = load_scene("pawbench/A21"), 20_000, {}
+    scene, n, pairs = load_scene("pawbench/A21"), 4000, {}
     for side in (1.0, -1.0):
         names = ("1", "2") if side > 0 else ("2", "1")
         laws = dict(dice.random)
