@@ -42,6 +42,9 @@ class CoinKernel:
     the point's sliding if an impulse within the cone can, and otherwise lies on the cone against the sliding that is left.
     A point that stays on the table is held there by steps of `steps_per_second`, half of the weight and half of the
     contact before and after each, so that the error is of second order (as RATTLE: Andersen 1983, J. Comput. Phys. 52, 24).
+    In such a step the touching point moves around the rim by `turn` [rad] at most. A coin whose tilt passes below 20 um
+    across its diameter claps: all of it touches, and unless the far side comes down faster than 5 cm/s nothing is left of
+    the tilting. Without that the time to rest does not converge: a perfect disc and plane would roll through.
     Once there is less energy in tilt and lift than raises the centre by .1 mm (half of what counts as rest) the coin lies,
     and slides and turns on a ring of eight points until friction has stopped it.
     """
