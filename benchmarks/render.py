@@ -22,11 +22,12 @@ from simulators.device import State
 from simulators.render import Canvas, prepare
 from simulators.rotation import about, multiply
 from simulators.video import contact_sheet, frames_of_clip, write_clip
-from simulators.world import Body, Box, Camera, Cylinder, Light, Material, Part, Sphere, World
+from simulators.world import Body, Box, Camera, Cylinder, Lathe, Light, Material, Part, Sector, Sphere, World
 
 FPS, FRAMES = 16, 49
 BOUNDS = ((-1.0, -1.0, -1.0), (1.0, 1.0, 1.0))
 DIE_CAMERA = Camera((0.0, -0.24, 0.24), (0.0, 0.0, 0.0), fov=0.5)
+WHEEL_CAMERA = Camera((0.0, -0.42, 0.62), (0.0, -0.01, 0.0), fov=0.62)
 BOARD_CAMERA = Camera((0.0, -1.0, -0.16), (0.0, 0.0, -0.16), view_height=0.54)
 
 
@@ -52,6 +53,36 @@ def peg_board() -> World:
     bins = tuple(Part(Box((0.004, 0.03, 0.11)), ((k + 0.5) * 0.03, 0, -0.345), material=dark) for k in range(-6, 6))
     ball = Body("ball", (Part(Sphere(0.009), material=Material((0.78, 0.12, 0.10), roughness=0.25)),), 0.01, (0, 0, 0.03))
     return World((plate, Body("pegs", pegs), Body("bins", bins), ball), BOUNDS, planar=True)
+
+
+def wheel() -> World:
+    """A roulette wheel in a bowl of glass: 37 numbered pockets and as many frets turn, lathes stand about them."""
+    colors = [(0.10, 0.45, 0.20) if k == 0 else (0.70, 0.08, 0.08) if k % 2 else (0.05, 0.05, 0.06) for k in range(37)]
+    pockets = tuple(Sector(1 / 37, color, str(k)) for k, color in enumerate(colors))
+    cone = Lathe(((0.0, 0.05), (0.012, 0.048), (0.018, 0.03), (0.09, 0.016), (0.135, 0.006), (0.19, 0.014)))
+    painted = Material((0.55, 0.38, 0.20), "sectors", roughness=0.4, sectors=pockets, band=(0.137, 0.19))
+    angles = np.arange(37) * 2 * np.pi / 37
+    frets = tuple(
+        Part(Box((0.03, 0.0015, 0.008)), (0.15 * np.cos(a), 0.15 * np.sin(a), 0.01), tuple(about((0, 0, 1), a))) for a in angles
+    )
+    bowl = Lathe(((0.30, 0.0), (0.30, 0.055), (0.275, 0.05), (0.2, 0.018), (0.19, 0.012)))
+    glass = Lathe(((0.31, 0.0), (0.31, 0.07)))
+    still = (
+        Part(Box((1.4, 1.2, 0.04)), (0, 0, -0.02), material=Material((0.10, 0.33, 0.22), "felt")),
+        Part(bowl, material=Material((0.42, 0.22, 0.10), "wood", (0.25, 0.10, 0.05), 0.35)),
+        Part(glass, material=Material((0.8, 0.9, 0.95), roughness=0.1, opacity=0.1)),
+    )
+    ball = Body("ball", (Part(Sphere(0.0095), material=Material((0.93, 0.93, 0.92), roughness=0.25)),), 0.01, (0.15, 0, 0.016))
+    return World((Body("still", still), Body("rotor", (Part(cone, material=painted), *frets), 1.0), ball), BOUNDS)
+
+
+def turning(world: World, frames: int) -> State:
+    """Return frames of the wheel's first body turning and its second one circling the other way."""
+    still, turn = State.at_release(world, frames), np.arange(frames) * 0.1
+    pos, quat = still.pos.copy(), still.quat.copy()
+    quat[:, 0] = about((0, 0, 1), turn)
+    pos[:, 1, 0], pos[:, 1, 1] = 0.15 * np.cos(2 * turn), -0.15 * np.sin(2 * turn)
+    return dataclasses.replace(still, time=np.arange(frames) / FPS, pos=pos, quat=quat)
 
 
 def motion(world: World, planar: bool) -> State:
@@ -102,6 +133,7 @@ def main() -> None:
     arguments = parser.parse_args()
     die, board = die_in_tray(), peg_board()
     raster, planar = prepare("raster", die, DIE_CAMERA, Light()), prepare("planar", board, BOARD_CAMERA, Light())
+    roulette, wheel_path = prepare("raster", wheel(), WHEEL_CAMERA, Light()), turning(wheel(), 8)
     die_path, ball_path = motion(die, planar=False), motion(board, planar=True)
     folder = Path(tempfile.mkdtemp())
 
@@ -119,6 +151,7 @@ def main() -> None:
         "raster, die in a tray, drawn": drawn(raster, die_path),
         "raster, die in a tray, drawn, encoded, read back": clip(raster, die_path),
         "raster, die in a tray, no use of the background": whole,
+        "raster, roulette, rotor turning, drawn": lambda: sum(1 for k in range(8) if roulette.frame(wheel_path, k).size),
         "planar, peg board, drawn": drawn(planar, ball_path),
         "planar, peg board, drawn, encoded, read back": clip(planar, ball_path),
         "TinyRenderer, die in a tray, 2x2 samples, drawn": lambda: len(tiny_frames(die, die_path, 4)),
@@ -139,7 +172,8 @@ def main() -> None:
         from PIL import Image
 
         pictures = [raster.frame(die_path, 30), tiny_frames(die, die_path, 31)[30], planar.frame(ball_path, 20)]
-        Image.fromarray(contact_sheet(pictures, 3, ["raster", "TinyRenderer", "planar"])).save(arguments.sheet)
+        pictures.append(roulette.frame(wheel_path, 3))
+        Image.fromarray(contact_sheet(pictures, 2, ["raster", "TinyRenderer", "planar", "raster"])).save(arguments.sheet)
 
 
 if __name__ == "__main__":

@@ -167,9 +167,9 @@ def trace(out, x0, y0, camera, kinds, prims, ink, groups, rects, moving, light, 
                 continue
             for k in range(SAMPLES):
                 ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k, 0], py + OFFSETS[k, 1])
-                t, who = MISS, np.int64(-1)
+                t, who = MISS, -1
                 if reuse:
-                    t, who = depth[py, px, k], np.int64(ident[py, px, k])
+                    t, who = depth[py, px, k], int(ident[py, px, k])
                 t, who = nearest(kinds, prims, groups, rects, first, px, py, t, who, ox, oy, oz, dx, dy, dz)
                 if not reuse:
                     depth[py, px, k], ident[py, px, k] = t, who
