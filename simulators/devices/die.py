@@ -34,7 +34,8 @@ class Die:
     velocities, so that frame 0 is one picture: `speed_x`, `speed_y`, `speed_z` [m/s] and `spin_x`, `spin_y`, `spin_z`
     [rad/s, world axes].
     Outcomes: the pips of the face that is up at rest, '1' to '6'. `first` is the first instant that a face lies flat.
-    No outcome: `on_edge` (leans on a wall), `left_apparatus` (over a wall, or off the table), `unsettled`.
+    No outcome: `on_edge` (leans on a wall), `stuck` (lies on top of one), `left_apparatus` (over a wall, or off the table),
+    `unsettled`.
     Known gap: edges and corners are sharp and the pips weigh nothing; no air drag.
     """
 

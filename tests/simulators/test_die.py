@@ -169,9 +169,9 @@ def test_mirrored_two_dice_change_places(dice: Dice) -> None:
         names = ("1", "2") if side > 0 else ("2", "1")
         laws = dict(dice.random)
         for name, speed, spin in zip(names, (0.4, -0.3), (12.0, 3.0), strict=True):
-            laws[f"speed_y_{name}"], laws[f"spin_x_{name}"] = law(side * speed, 0.05), law(side * spin, 3.0)
-            laws[f"spin_y_{name}"], laws[f"spin_z_{name}"] = law(5.0, 3.0), law(0.0, 1.0)
-        thrown = dataclasses.replace(dice, random=laws)
+            laws[f"speed_y_{name}"], laws[f"spin_x_{name}"] = law(side * speed, 0.05), law(side * spin, 1.0)
+            laws[f"spin_y_{name}"], laws[f"spin_z_{name}"] = law(5.0, 1.0), law(0.0, 1.0)
+        thrown = dataclasses.replace(dice, random=laws, restitution=0.1, height=0.06)
         rollouts = run(scene.kernel, thrown, 3, f"{scene.stream}/{side}", range(n))
         assert rollouts.end.touched.mean() > 0.9
         fact = rollouts.fact[rollouts.fact >= 0]
