@@ -182,8 +182,8 @@ class Tumbler:
         each = 2.0 * (math.pi - cut) / self.sides
         out, width = radius * math.cos(each / 2.0) + glass / 2.0, 2.0 * radius * math.sin(each / 2.0)
         panes = []
-        for side in range(self.sides):
-            turn = cut + (side + 0.5) * each  # from straight down
+        for number in range(self.sides):
+            turn = cut + (number + 0.5) * each  # from straight down
             tilt = tuple(rotation.about(Y_AXIS, -turn).tolist())
             place = (out * math.sin(turn), 0.0, height - out * math.cos(turn))
             panes.append(Part(Box((width, depth, glass)), place, tilt, GLASS))
@@ -278,10 +278,10 @@ class Tumbler:
         begin = self.gate_time
         times = (begin, begin + PUSH, begin + PUSH + self.dwell, begin + 2.0 * PUSH + self.dwell)
         slide = Move(times, (start, rest, rest, end), (IDENTITY,) * 4)
-        times, angles = self._turning(float(launch["rate"]), float(launch["overrun"]))
+        keys, angles = self._turning(float(launch["rate"]), float(launch["overrun"]))
         turns = tuple(map(tuple, rotation.about(Y_AXIS, angles).tolist()))
         centre: Vec3 = (0.0, 0.0, self.axis_height)
-        rotor = Move(tuple(times.tolist()), (centre,) * len(times), turns, eased=False)
+        rotor = Move(tuple(keys.tolist()), (centre,) * len(keys), turns, eased=False)
         return {"rotor": rotor, "slide": slide}
 
     def _turning(self, rate: float, overrun: float) -> tuple[Array, Array]:

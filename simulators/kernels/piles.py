@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from simulators.device import NO_MOVES, Acting, Device, Launches, Rollouts, State
@@ -22,6 +23,9 @@ from simulators.rotation import Array
 from simulators.world import Body, Box, Capsule, Move, Shape, Sphere, Surface, Vec3, World
 
 LEAST_RESTITUTION = 0.15  # a spring and dashpot that lets go without pulling returns at least exp(-2) of a speed
+_Ints = NDArray[np.int64]
+_Pile = tuple[float, float, float, Array, _Ints, Array, Array, Array, _Ints, Array, Array]
+_Keys = tuple[_Ints, Array, Array, Array, NDArray[np.bool_]]
 NEVER = np.array([-1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
 
 
@@ -175,7 +179,7 @@ def _spring(restitution: float, contact_time: float) -> tuple[float, float]:
     return frequency**2 * (1.0 + x * x), 2.0 * x * frequency
 
 
-def _pile(world: World, contact_time: float) -> tuple:
+def _pile(world: World, contact_time: float) -> _Pile:
     """Return what `roll` takes of a world: balls' radius, mass, gravity and law; shapes, their laws and fixed bodies' poses."""
     loose = [world.moving[i] for i in world.loose]
     kinds = {(b.parts[0].shape, b.mass, b.surface) for b in loose if len(b.parts) == 1 and isinstance(b.parts[0].shape, Sphere)}
@@ -222,7 +226,7 @@ def _shape(shape: Shape) -> tuple[int, Vec3]:
     raise TypeError(f"the kernel of piles knows boxes, capsules and balls, not {type(shape).__name__}")
 
 
-def _keys(world: World, moves: Mapping[str, Move]) -> tuple:
+def _keys(world: World, moves: Mapping[str, Move]) -> _Keys:
     """Return the keyframes of the driven bodies, one after another; one that no move names stands still."""
     bodies = _driven(world)
     each = [moves.get(b.name, Move((0.0,), (b.position,), (b.quaternion,))) for b in bodies]
@@ -236,7 +240,7 @@ def _keys(world: World, moves: Mapping[str, Move]) -> tuple:
     )
 
 
-def _seen(world: World, instants: Array, end: float, keys: tuple) -> State:
+def _seen(world: World, instants: Array, end: float, keys: _Keys) -> State:
     """Return what a device reads: balls at 60 Hz `instants` (T, N, 13), the last at `end` [s], driven bodies on their moves."""
     time = np.append(np.arange(1, len(instants)) / READ_RATE, end)
     state = replace(State.at_release(world, len(time)), time=time)
