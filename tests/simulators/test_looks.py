@@ -1,15 +1,20 @@
 """Ways of filming: seeded, repeatable, and never so far off that another thing is seen."""
 
 import dataclasses
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
-from test_render import FROM_FRONT, WORLDS
+from test_render import FROM_FRONT, WORLDS, scattered
+from test_render_marks import CAMERAS, showcase
 
 from simulators.render.blur import Shutter
 from simulators.render.canvas import nominal_state
 from simulators.render.looks import LOOKS, Look, canvas_of, develop, dressed, look, shoot
-from simulators.video import ClipError, clip_info, read_clip, write_clip
+from simulators.video import ClipError, clip_info, frames_of_clip, read_clip, write_clip
 from simulators.world import Light
 
 RENDERERS = ("planar", "raster")
@@ -37,6 +42,24 @@ def test_studio_is_what_the_renderer_draws():
     assert (shot.camera, shot.light.ambient, shot.gains) == (camera, Light().ambient, (1.0, 1.0, 1.0))
     assert np.allclose(np.cross(shot.light.direction, Light().direction), 0.0, atol=1e-12)
     assert dressed(world, shot.look) is world
+
+
+def clip_digest(name: str) -> str:
+    """Return a digest of a short blurred and noisy clip of everything there is to draw."""
+    world, shot = showcase(), shoot(look(name), CAMERAS[0], Light(), 2**64 - 1, 5)
+    canvas = canvas_of("raster", world, shot)
+    path = scattered(world, 9, 21)
+    path = dataclasses.replace(path, time=np.arange(9) / shot.look.shutter.rate(16.0))
+    frames = develop(frames_of_clip(canvas, path, 16.0, minimum=3, shutter=shot.look.shutter), shot)
+    return hashlib.sha256(b"".join(frame.tobytes() for frame in frames)).hexdigest()
+
+
+def test_other_processes_film_the_same_bits():
+    program = "import sys; sys.path.insert(0, sys.argv[1]); from test_looks import clip_digest; print(clip_digest('phone'))"
+    folder = str(Path(__file__).parent)
+    told = subprocess.run([sys.executable, "-c", program, folder], capture_output=True, text=True, check=True).stdout.strip()
+    assert told == clip_digest("phone")
+    assert told != clip_digest("toy")
 
 
 @pytest.mark.parametrize("renderer", RENDERERS)
