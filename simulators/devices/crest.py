@@ -22,7 +22,7 @@ from simulators.world import Body, Box, Cylinder, Material, Move, Part, Sphere, 
 
 HOLD = 0.6  # s: how long before the release a clip starts
 LIFT = 0.5  # s: how long the finger or the clip takes to go up, from the release on
-RISE = 7.0  # ball radii: how far it goes
+RISE = 11.0  # ball radii: how far it goes
 PLANK = 0.003  # m: half the thickness of the boards that sides and walls are made of, unless the top is sharper
 Look = Literal["wood", "metal"]
 Holder = Literal["finger", "clip"]
@@ -194,7 +194,7 @@ class Crest:
 
     def _filling(self, depth: float, material: Material) -> tuple[Part, ...]:
         """Return the slats that make the crest solid to the eye: each ends within the sides or the rounded top."""
-        count = 2 * math.ceil(self.half_base / self.plank)  # so narrow that the sides cover the steps of their tops
+        count = 2 * math.ceil(2.0 * self.half_base / self.plank)  # so narrow that the sides cover the steps of their tops
         width = 2.0 * self.half_base / count
         parts = []
         for k in range(count):
@@ -204,7 +204,7 @@ class Crest:
             if far < knee:
                 top = self.tip_height + math.sqrt(self.tip_radius**2 - far**2)
             else:
-                top = self.tray_depth + (self.half_base - far) * math.tan(self.slope)
+                top = self.tray_depth + (self.half_base - far) * math.tan(self.slope) + 0.4 * self.plank / math.cos(self.slope)
             parts.append(Part(Box((width, 1.01 * depth, top)), (left + width / 2.0, 0.0, top / 2.0), material=material))
         return tuple(parts)
 

@@ -264,8 +264,8 @@ LOOKS: Mapping[str, Mapping[str, Material]] = {
         "knob": Material((0.13, 0.14, 0.16), "plain", roughness=0.5),
     },
     "metal": {
-        "back": Material((0.80, 0.83, 0.80), "plain", roughness=0.9),
-        "rail": Material((0.30, 0.34, 0.38), "plain", roughness=0.5),
+        "back": Material((0.17, 0.27, 0.36), "plain", roughness=0.9),
+        "rail": Material((0.66, 0.70, 0.74), "plain", roughness=0.5),
         "divider": Material((0.86, 0.55, 0.16), "plain", roughness=0.5),
         "ball": Material((0.90, 0.91, 0.93), "plain", (1.0, 1.0, 1.0), 0.06),
         "gate": Material((0.75, 0.20, 0.15), "plain", roughness=0.5),

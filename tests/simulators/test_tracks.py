@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from kernel_checks import check_batches, check_fold, tvd_bound
 
 from scenes.load import load_scene
 from scenes.scene import Scene
@@ -17,7 +18,6 @@ from simulators.engines.loop import physics_digest, run
 from simulators.engines.planar import Planar
 from simulators.kernels.planar_ball import PlanarBall
 from simulators.sampling import Distribution, launch_block
-from tests.simulators.kernel_checks import check_batches, check_fold, tvd_bound
 
 IDS = ("pawbench/A-07", "calibench/ball", "pawbench/A-08", "pawbench/A17")
 PAIRS = (("pawbench/A-07", "pawbench/A-12"), ("pawbench/A-08", "pawbench/A-15"))
