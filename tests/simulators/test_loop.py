@@ -141,11 +141,14 @@ def other(value):
     if isinstance(value, (int, float)):
         return type(value)(value * 2) if value else type(value)(1)
     if isinstance(value, tuple):
-        return (other(value[0]), *value[1:])
+        return (other(value[0]), *value[1:]) if value else (1,)
     if isinstance(value, dict):
-        name, law = next(iter(value.items()))
-        changed = tuple((key, number + 0.25) for key, number in law.parameters)
-        return {**value, name: Distribution(law.dist, changed)}
+        if not value:
+            return {"more": 1}
+        name, first = next(iter(value.items()))
+        return {**value, name: other(first)}
+    if isinstance(value, Distribution):
+        return Distribution(value.dist, tuple((key, number + 0.25) for key, number in value.parameters if key != "size"))
     return f"{value}?"
 
 
@@ -153,8 +156,8 @@ def other(value):
 def test_the_digest_covers_every_parameter_and_nothing_else(scene_id, monkeypatch):
     scene = load_scene(scene_id)
     fixed = scene.device.world()
-    digests = [physics_digest(scene.device, scene.engine)]
-    for part, names in (("device", scene.device), ("engine", scene.engine)):
+    digests = [physics_digest(scene.device, scene.integrator)]
+    for part, names in (("device", scene.device), ("integrator", scene.integrator)):
         cls = type(names)
         for one in dataclasses.fields(cls):
             changed = object.__new__(cls)  # past the checks: some changes are no possible device
@@ -163,14 +166,14 @@ def test_the_digest_covers_every_parameter_and_nothing_else(scene_id, monkeypatc
                 object.__setattr__(changed, f.name, other(value) if f.name == one.name else value)
             if part == "device":
                 monkeypatch.setattr(cls, "world", lambda self: fixed)
-            digest = physics_digest(*((changed, scene.engine) if part == "device" else (scene.device, changed)))
+            digest = physics_digest(*((changed, scene.integrator) if part == "device" else (scene.device, changed)))
             monkeypatch.undo()
             if one.metadata.get("physics", True):
                 digests.append(digest)
             else:
                 assert digest == digests[0], one.name
     assert len(set(digests)) == len(digests)
-    assert physics_digest(scene.device, scene.engine) == digests[0]
+    assert physics_digest(scene.device, scene.integrator) == digests[0]
 
 
 def test_the_digest_knows_the_engine_s_version_the_bounds_and_the_readout(monkeypatch):
@@ -193,8 +196,9 @@ def test_what_meets_has_the_stated_restitution_and_friction(scene_id):
     scene = load_scene(scene_id)
     world = scene.device.world()
     bodies = [body for body in world.bodies if body.collides]
-    (loose,) = (world.moving[i] for i in world.loose)
-    pairs = [(np.sqrt(loose.surface.restitution * b.surface.restitution), b) for b in bodies if b is not loose]
-    assert any(value == pytest.approx(scene.device.restitution) for value, _ in pairs)
-    for _, body in pairs:
-        assert np.sqrt(loose.surface.friction * body.surface.friction) == pytest.approx(scene.device.friction)
+    loose = [world.moving[i] for i in world.loose]
+    pairs = [(one, other) for one in loose for other in bodies if other is not one]
+    bounces = [np.sqrt(one.surface.restitution * other.surface.restitution) for one, other in pairs]
+    grips = [np.sqrt(one.surface.friction * other.surface.friction) for one, other in pairs]
+    assert any(value == pytest.approx(scene.device.restitution) for value in bounces)
+    assert any(value == pytest.approx(scene.device.friction) for value in grips)
