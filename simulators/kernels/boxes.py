@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 
-from simulators.compiled import jit
+from simulators.compiled import borrowing
 from simulators.kernels.impulses import GAP, NORMAL, POINT_A, POINT_B
 
 FACE_BIAS = 1e-6  # m: an axis across two edges must be this much better than a face's, or rounding would choose between them
 
 
-@jit
+@borrowing
 def set_corners(half, turns, b, out):
     """Write the corners (8, 3) of box `b` from its centre, in world axes, into `out`; `turns` (B, 3, 3)."""
     for i in range(3):
@@ -22,7 +22,7 @@ def set_corners(half, turns, b, out):
             out[number, i] = (x if number & 1 else -x) + (y if number & 2 else -y) + (z if number & 4 else -z)
 
 
-@jit
+@borrowing
 def _add_contact(contacts, pairs, count, a, b, point, pos_a, pos_b, normal, sign, gap):
     """Append the contact at `point` (3,) whose normal towards body `a` is `sign` times `normal`; return the new count."""
     if count == len(contacts):
@@ -36,7 +36,7 @@ def _add_contact(contacts, pairs, count, a, b, point, pos_a, pos_b, normal, sign
     return count + 1
 
 
-@jit
+@borrowing
 def separating_axis(pos_a, turn_a, half_a, pos_b, turn_b, half_b, axis):
     """Return how far apart two boxes are [m] along their best separating axis, which one, and write it (from b to a).
 
@@ -71,7 +71,7 @@ def separating_axis(pos_a, turn_a, half_a, pos_b, turn_b, half_b, axis):
     return best, which
 
 
-@jit
+@borrowing
 def touch_boxes(pos_a, turn_a, half_a, pos_b, turn_b, half_b, a, b, margin, contacts, pairs, count, axis, polygon, clipped):
     """Append the contacts of box a with box b (body number negative: fixed) that are less than `margin` [m] open.
 
@@ -101,7 +101,7 @@ def touch_boxes(pos_a, turn_a, half_a, pos_b, turn_b, half_b, a, b, margin, cont
     return count, apart
 
 
-@jit
+@borrowing
 def _edge_point(pos_a, turn_a, half_a, i, pos_b, turn_b, half_b, j, axis, out):
     """Write the middle of the nearest points of edge direction i of a and j of b, on the edges that face each other."""
     along = 0.0
@@ -126,7 +126,7 @@ def _edge_point(pos_a, turn_a, half_a, i, pos_b, turn_b, half_b, j, axis, out):
         out[0, k] = 0.5 * (out[0, k] + s * turn_a[k, i] + out[1, k] + t * turn_b[k, j])
 
 
-@jit
+@borrowing
 def _meet_face(pos, turn, half, face, outwards, pos_o, turn_o, half_o, axis, polygon, clipped):
     """Write into `polygon` the other box's face that is nearest to face `face`, clipped to its sides; return its points."""
     facing, size = 0, -1.0

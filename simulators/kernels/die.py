@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from simulators.compiled import jit
+from simulators.compiled import borrowing, jit
 from simulators.device import ON_EDGE, UNDECIDED, Device, Launches, Rollouts
 from simulators.devices.die import FACT_OF_SIDE, FLAT, Die
 from simulators.engines.loop import READ_RATE, BlowUpError
@@ -95,7 +95,7 @@ def _arrays(columns: Columns) -> tuple[np.ndarray, ...]:
     return tuple(getattr(columns, name) for name in columns.__dataclass_fields__)
 
 
-@jit
+@borrowing
 def _face(body, half):
     """Return the face (0 to 5) that a die shows: as `Die.read` does."""
     x, y, z, w = body[3], body[4], body[5], body[6]
@@ -112,7 +112,7 @@ def _face(body, half):
     return ON_EDGE if height < diagonal else UNDECIDED
 
 
-@jit
+@borrowing
 def _shown(bodies, half):
     """Return the fact that one die or two show together."""
     first = _face(bodies[0], half)
@@ -124,7 +124,7 @@ def _shown(bodies, half):
     return ON_EDGE if first < 0 or second < 0 else 6 * first + second
 
 
-@jit
+@borrowing
 def _time_to(gap, speed, pull):
     """Return when [s] a point `gap` away that parts with `speed` arrives, under a constant `pull` [m/s^2] or less."""
     if pull == 0.0:
@@ -132,7 +132,7 @@ def _time_to(gap, speed, pull):
     return (speed + math.sqrt(speed * speed + 2.0 * pull * gap)) / pull
 
 
-@jit
+@borrowing
 def _near_table(
     bodies, b, turns, half, reach, pull, centres, halves, gravity, corners, identity, contacts, pairs, count, safe, work
 ):
@@ -196,7 +196,7 @@ def _near_table(
     return count, safe
 
 
-@jit
+@borrowing
 def _near_pair(bodies, turns, half, reach, spins, gravity, contacts, pairs, count, safe, work):
     """Append the contacts of two dice with each other; return count and safe time, and whether they touch."""
     distance, closing = 0.0, 0.0
@@ -215,7 +215,7 @@ def _near_pair(bodies, turns, half, reach, spins, gravity, contacts, pairs, coun
     return count, min(safe, _time_to(STRIDE if near else apart - 0.5 * MARGIN, -closing, gravity)), near
 
 
-@jit
+@borrowing
 def _fly(body, moments, gravity, dt):
     """Let a body fall and turn freely for `dt` [s]; exact."""
     for i in range(3):
@@ -225,7 +225,7 @@ def _fly(body, moments, gravity, dt):
     turn_freely(body, moments, dt)
 
 
-@jit
+@borrowing
 def _slide(body, moments, dt):
     """Move a body that is in contact for `dt` [s]; its velocity already holds gravity and the contacts' impulses."""
     for i in range(3):

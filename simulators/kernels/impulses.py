@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from simulators.compiled import jit
+from simulators.compiled import borrowing
 
 # Columns of a contact: points from the centres of bodies a and b, unit normal from b to a [m], gap [m] (negative: overlap),
 # and the normal speed [m/s] that the solver leaves at least.
@@ -19,7 +19,7 @@ TANGENT_SLIP = 1e-9  # m/s: slower, a slip has no direction
 TOLERANCE = 1e-4  # m/s
 
 
-@jit
+@borrowing
 def rotation_matrix(body, out):
     """Write the rotation from body to world axes (3, 3) of a `body` (13,) into `out`."""
     x, y, z, w = body[3], body[4], body[5], body[6]
@@ -28,7 +28,7 @@ def rotation_matrix(body, out):
     out[2, 0], out[2, 1], out[2, 2] = 2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)
 
 
-@jit
+@borrowing
 def inverse_inertia(turn, moments, out):
     """Write the inverse inertia tensor in world axes (3, 3) of a body turned by `turn` (3, 3) into `out`."""
     for i in range(3):
@@ -40,7 +40,7 @@ def inverse_inertia(turn, moments, out):
             out[j, i] = total
 
 
-@jit
+@borrowing
 def _turn(body, rx, ry, rz):
     """Turn `body` by the rotation vector (rx, ry, rz) [rad, world axes]; its spin is left as it is."""
     angle = math.sqrt(rx * rx + ry * ry + rz * rz)
@@ -55,7 +55,7 @@ def _turn(body, rx, ry, rz):
     body[3], body[4], body[5], body[6] = nx * scale, ny * scale, nz * scale, nw * scale
 
 
-@jit
+@borrowing
 def turn_freely(body, moments, dt):
     """Let a body (13,) without torque turn for `dt` [s].
 
@@ -86,28 +86,28 @@ def turn_freely(body, moments, dt):
     body[10], body[11], body[12] = _to_world(body, bx / a, by / b, bz / c)
 
 
-@jit
+@borrowing
 def _to_world(body, vx, vy, vz):
     x, y, z, w = body[3], body[4], body[5], body[6]
     tx, ty, tz = 2.0 * (y * vz - z * vy), 2.0 * (z * vx - x * vz), 2.0 * (x * vy - y * vx)
     return vx + w * tx + y * tz - z * ty, vy + w * ty + z * tx - x * tz, vz + w * tz + x * ty - y * tx
 
 
-@jit
+@borrowing
 def _to_body(body, vx, vy, vz):
     x, y, z, w = -body[3], -body[4], -body[5], body[6]
     tx, ty, tz = 2.0 * (y * vz - z * vy), 2.0 * (z * vx - x * vz), 2.0 * (x * vy - y * vx)
     return vx + w * tx + y * tz - z * ty, vy + w * ty + z * tx - x * tz, vz + w * tz + x * ty - y * tx
 
 
-@jit
+@borrowing
 def normal_speed(bodies, contacts, pairs, i):
     """Return how fast [m/s] the bodies of contact `i` part along its normal."""
     vx, vy, vz = _parting(bodies, contacts, pairs, i)
     return vx * contacts[i, 6] + vy * contacts[i, 7] + vz * contacts[i, 8]
 
 
-@jit
+@borrowing
 def _parting(bodies, contacts, pairs, i):
     """Return the velocity of body a at contact `i` relative to that of b (negative: fixed)."""
     a, b = pairs[i, 0], pairs[i, 1]
@@ -123,7 +123,7 @@ def _parting(bodies, contacts, pairs, i):
     return vx, vy, vz
 
 
-@jit
+@borrowing
 def _row(rows, r, contacts, i, pairs, inertias):
     """Fill in what a unit impulse along direction `r` of contact `i` does."""
     dx, dy, dz = rows[r, 0], rows[r, 1], rows[r, 2]
@@ -139,7 +139,7 @@ def _row(rows, r, contacts, i, pairs, inertias):
             rows[r, arm + 3 + m] = inertias[body, m, 0] * cx + inertias[body, m, 1] * cy + inertias[body, m, 2] * cz
 
 
-@jit
+@borrowing
 def _coupling(rows, r, s, pairs, inverse_mass):
     """Return the speed along direction `r` that a unit impulse along direction `s` makes."""
     i, j = r // 3, s // 3
@@ -155,7 +155,7 @@ def _coupling(rows, r, s, pairs, inverse_mass):
     return total
 
 
-@jit
+@borrowing
 def solve(bodies, contacts, pairs, count, rows, matrix, speeds, impulses, inverse_mass, inertias, friction, iterations):
     """Change the velocities of `bodies` (B, 13) by the impulses of `count` contacts, all of them at once.
 
