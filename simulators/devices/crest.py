@@ -41,8 +41,8 @@ class Crest:
     Random at the launch: `release_x` [m], where the ball lies, from its nominal place; `release_vx` [m/s], the sideways
     velocity, without spin, that the parting holder leaves it.
     Outcomes: "left" and "right", the trays. A state shows one once the whole ball is below the foot of the crest's side.
-    No outcome: `stuck` (rolling friction holds it on the top, or it came to rest elsewhere), `left_apparatus` (over a wall),
-    `unsettled`.
+    No outcome: `stuck` (rolling friction holds it on the top, or it is so well balanced that it has hardly moved within the
+    quarter of a second that counts as rest), `left_apparatus` (over a wall), `unsettled`.
     Known gap: the motion is planar (a real ridge has a groove, or the ball would fall off it), everything is rigid, and rolling
     friction is a constant torque however short the way: real surfaces creep.
     """
