@@ -32,7 +32,7 @@ def _add_contact(contacts, pairs, count, a, b, point, pos_a, pos_b, normal, sign
         contacts[count, POINT_B + i] = point[i] - pos_b[i]
         contacts[count, NORMAL + i] = sign * normal[i]
     contacts[count, GAP] = gap
-    pairs[count, 0], pairs[count, 1] = a, b
+    pairs[count, 0], pairs[count, 1], pairs[count, 2] = a, b, -1  # no guess of its impulse is kept
     return count + 1
 
 

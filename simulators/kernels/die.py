@@ -23,6 +23,7 @@ from simulators.kernels.impulses import (
     NORMAL,
     POINT_A,
     ROW_NUMBERS,
+    SPEED,
     TARGET,
     inverse_inertia,
     normal_speed,
@@ -38,6 +39,8 @@ BOUNCE_SPEED = 0.05  # m/s: slower approaches do not rebound, as in the Bullet e
 PUSH_OUT = 0.1  # share of an overlap that is taken back a step
 QUIET_SPEED, QUIET_STEPS = 1e-3, 4  # m/s of every surface, in so many steps on three contacts or more: it lies for good
 MOST_CONTACTS = 32
+PLACES = 5 * 8  # where a guess of an impulse is kept: a corner on a plane
+APART = 1.0 / 600.0  # s: dice that cannot meet for so long go on each by itself
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ def _time_to(gap, speed, pull):
 
 @borrowing
 def _near_table(
-    bodies, b, turns, half, reach, pull, centres, halves, gravity, corners, identity, contacts, pairs, count, safe, work
+    bodies, b, turns, half, reach, spin, pull, centres, halves, gravity, corners, identity, contacts, pairs, count, safe, work
 ):
     """Append the contacts of die `b` with table and walls; return their count and for how long [s] no other can come.
 
@@ -142,8 +145,6 @@ def _near_table(
     the top of a wall, where the die meets the box itself.
     """
     walls = len(centres) > 1
-    spin = math.sqrt(bodies[b, 10] ** 2 + bodies[b, 11] ** 2 + bodies[b, 12] ** 2)
-    fastest = math.sqrt(bodies[b, 7] ** 2 + bodies[b, 8] ** 2 + bodies[b, 9] ** 2) + spin * reach
     known = False
     for plane in range(5 if walls else 1):
         # Floor, then the walls at -x, +x, -y, +y in the order of the table's parts.
@@ -167,6 +168,7 @@ def _near_table(
                 bodies[b, :3], turns[b], half, centres[plane], identity, halves[plane], b, -1, MARGIN, contacts, pairs, count,
                 work[0], work[1:17], work[17:33],
             )  # fmt: skip
+            fastest = math.sqrt(bodies[b, 7] ** 2 + bodies[b, 8] ** 2 + bodies[b, 9] ** 2) + spin * reach
             # Where they touch, no bound is known for their other points: they may come as near as STRIDE.
             safe = min(safe, _time_to(apart - 0.5 * MARGIN if apart > MARGIN else STRIDE, -fastest, gravity))
             continue
@@ -191,7 +193,7 @@ def _near_table(
                 for i in range(3):
                     contacts[count, POINT_A + i], contacts[count, NORMAL + i] = corners[k, i], 0.0
                 contacts[count, NORMAL + axis], contacts[count, GAP] = sign, gap
-                pairs[count, 0], pairs[count, 1] = b, -1
+                pairs[count, 0], pairs[count, 1], pairs[count, 2] = b, -1, 8 * plane + k
                 count += 1
     return count, safe
 
@@ -216,20 +218,148 @@ def _near_pair(bodies, turns, half, reach, spins, gravity, contacts, pairs, coun
 
 
 @borrowing
-def _fly(body, moments, gravity, dt):
-    """Let a body fall and turn freely for `dt` [s]; exact."""
-    for i in range(3):
-        body[i] += body[7 + i] * dt
-    body[2] -= 0.5 * gravity * dt * dt
-    body[9] -= gravity * dt
-    turn_freely(body, moments, dt)
+def _apart_for(bodies, reach, stretch, gravity):
+    """Return for how long [s] two dice cannot meet, whatever floor and walls do to them.
+
+    Contacts only take energy, so that u = sqrt(v^2 + (k omega)^2), with `stretch` = k the largest radius of gyration, grows
+    by at most gravity: d(u^2 / 2)/dt <= g u.
+    """
+    distance, closing = 0.0, 0.0
+    for k in range(3):
+        distance += (bodies[0, k] - bodies[1, k]) ** 2
+    for b in range(2):
+        spin = bodies[b, 10] ** 2 + bodies[b, 11] ** 2 + bodies[b, 12] ** 2
+        closing += math.sqrt(bodies[b, 7] ** 2 + bodies[b, 8] ** 2 + bodies[b, 9] ** 2 + stretch**2 * spin)
+    gap = math.sqrt(distance) - 2.0 * reach - MARGIN
+    return (math.sqrt(closing * closing + 4.0 * gravity * gap) - closing) / (2.0 * gravity) if gap > 0.0 else 0.0
 
 
 @borrowing
-def _slide(body, moments, dt):
-    """Move a body that is in contact for `dt` [s]; its velocity already holds gravity and the contacts' impulses."""
+def _advance(
+    bodies, low, high, memory, rounds, quiet, hit, scratch, shape, table, law, step, iterations, time, stop, times, frames,
+    frame, last,
+):  # fmt: skip
+    """Take dice number `low` to `high` from `time` to `stop` [s]; say whether two of them touch.
+
+    `frames` (F, B, 13) number `frame` to `last` are those of this stretch. `memory` (B, PLACES, 4) keeps the forces of the
+    last step at each corner on each plane, and in which of the die's `rounds` (B,) that was.
+    """
+    turns, inertias, contacts, pairs, rows, impulses, corners, work, pulls, spins, held, supports = scratch
+    half, moments, inverse_moments, inverse_mass, size, uneven = shape
+    centres, halves, identity = table
+    restitution, friction, damping, gravity = law[0], law[1], law[2], law[3]
+    touch = False
+    while time < stop:
+        resting = True
+        for b in range(low, high):
+            resting &= quiet[b] >= QUIET_STEPS
+        if resting:
+            for f in range(frame, last):
+                for b in range(low, high):
+                    _copy(bodies[b], frames[f, b])
+            return touch
+        dt = stop - time
+        count = 0
+        for b in range(low, high):
+            body = bodies[b]
+            rotation_matrix(body, turns[b])
+            spin = math.sqrt(body[10] ** 2 + body[11] ** 2 + body[12] ** 2)
+            spins[b] = uneven * spin
+            pulls[b] = spins[b] ** 2 * size * uneven
+            held[b], supports[b] = False, 0
+            rounds[b] += 1
+            count, dt = _near_table(
+                bodies, b, turns, half, size, spin, pulls[b], centres, halves, gravity, corners, identity,
+                contacts, pairs, count, dt, work,
+            )  # fmt: skip
+        if high - low == 2:
+            count, dt, near = _near_pair(bodies, turns, half, size, spins, gravity, contacts, pairs, count, dt, work)
+            touch |= near
+        any_held = False
+        if count:
+            impact = False
+            for k in range(count):
+                speed = normal_speed(bodies, contacts, pairs, k)
+                contacts[k, SPEED] = speed
+                impact |= speed < -BOUNCE_SPEED
+                hit[pairs[k, 0]] = True
+                if pairs[k, 1] >= 0:
+                    hit[pairs[k, 1]] = True
+            if impact:
+                for k in range(count):
+                    speed = contacts[k, SPEED]
+                    contacts[k, TARGET] = -restitution * speed if speed < -BOUNCE_SPEED else 0.0
+                    impulses[3 * k], impulses[3 * k + 1], impulses[3 * k + 2] = 0.0, 0.0, 0.0
+                dt = SHORTEST  # velocities will be new: how long they are safe is for the next round to say
+            else:
+                for k in range(count):
+                    a, b = pairs[k, 0], pairs[k, 1]
+                    pull = gravity + pulls[a] + (pulls[b] if b >= 0 else 0.0)
+                    lasts = 2.0 * contacts[k, SPEED] / pull
+                    if lasts < step:
+                        held[a], any_held = True, True
+                        supports[a] += 1
+                        if b >= 0:
+                            held[b] = True
+                            supports[b] += 1
+                        dt = min(dt, step)
+                    else:
+                        dt = min(dt, lasts)
+            dt = min(max(dt, SHORTEST), stop - time)
+            if any_held:
+                for b in range(low, high):
+                    if held[b]:
+                        bodies[b, 9] -= gravity * dt
+                for k in range(count):
+                    gap, place = contacts[k, GAP], pairs[k, 2]
+                    contacts[k, TARGET] = -gap / dt if gap > 0.0 else min(-gap * PUSH_OUT / step, 0.2 * BOUNCE_SPEED)
+                    known = place >= 0 and memory[pairs[k, 0], place, 3] == rounds[pairs[k, 0]] - 1
+                    for m in range(3):
+                        impulses[3 * k + m] = memory[pairs[k, 0], place, m] * dt if known else 0.0
+            if impact or any_held:
+                for b in range(low, high):
+                    inverse_inertia(turns[b], inverse_moments, inertias[b])
+                solve(bodies, contacts, pairs, count, rows, impulses, inverse_mass, inertias, friction, iterations)
+            if any_held:
+                for k in range(count):
+                    a, place = pairs[k, 0], pairs[k, 2]
+                    if place >= 0:
+                        for m in range(3):
+                            memory[a, place, m] = impulses[3 * k + m] / dt
+                        memory[a, place, 3] = rounds[a]
+        ends = time + dt >= stop - 1e-12
+        while frame < last and (ends or times[frame] <= time + dt):
+            for b in range(low, high):
+                _copy(bodies[b], frames[frame, b])
+                _move(frames[frame, b], held[b], moments, gravity, times[frame] - time)
+            frame += 1
+        for b in range(low, high):
+            body = bodies[b]
+            _move(body, held[b], moments, gravity, dt)
+            if hit[b] and damping > 0.0:
+                kept = math.exp(-damping * dt)
+                body[10], body[11], body[12] = kept * body[10], kept * body[11], kept * body[12]
+            fastest = math.sqrt(body[7] ** 2 + body[8] ** 2 + body[9] ** 2)
+            fastest += size * math.sqrt(body[10] ** 2 + body[11] ** 2 + body[12] ** 2)
+            quiet[b] = quiet[b] + 1 if held[b] and supports[b] >= 3 and fastest < QUIET_SPEED else 0
+        time = stop if ends else time + dt
+    return touch
+
+
+@borrowing
+def _copy(body, out):
+    for k in range(len(body)):
+        out[k] = body[k]
+
+
+@borrowing
+def _move(body, held, moments, gravity, dt):
+    """Move a die for `dt` [s]: a free one exactly; the velocity of a `held` one holds gravity and impulses already."""
     for i in range(3):
         body[i] += body[7 + i] * dt
+    if not held:
+        body[2] -= 0.5 * gravity * dt * dt
+        body[9] -= gravity * dt
     turn_freely(body, moments, dt)
 
 
@@ -240,125 +370,43 @@ def _roll(
 ):  # fmt: skip
     """Run every row of `starts` (n, B, 13) to rest, out of bounds, or the time limit."""
     n, dice = starts.shape[0], starts.shape[1]
-    restitution, friction, damping, gravity = law
     step, limit, tolerance = clock
-    inverse_mass = 1.0 / mass
-    smallest = min(moments[0], moments[1], moments[2])
-    uneven = max(moments[0], moments[1], moments[2]) / smallest
-    size = reach[0]
-    bodies, posed = np.zeros((dice, 13)), np.zeros((dice, 7))
-    turns, inertias = np.zeros((dice, 3, 3)), np.zeros((dice, 3, 3))
-    identity = np.eye(3)
-    contacts, pairs = np.zeros((MOST_CONTACTS, CONTACT_NUMBERS)), np.zeros((MOST_CONTACTS, 2), np.int64)
-    rows, matrix = np.zeros((3 * MOST_CONTACTS, ROW_NUMBERS)), np.zeros((3 * MOST_CONTACTS, 3 * MOST_CONTACTS))
-    speeds, impulses = np.zeros(3 * MOST_CONTACTS), np.zeros(3 * MOST_CONTACTS)
-    corners, work = np.zeros((8, 3)), np.zeros((33, 3))
-    pulls, spins, hit, held = np.zeros(dice), np.zeros(dice), np.zeros(dice, np.bool_), np.zeros(dice, np.bool_)
-    supports = np.zeros(dice, np.int64)
+    largest = max(moments[0], moments[1], moments[2])
+    uneven = largest / min(moments[0], moments[1], moments[2])
+    stretch = math.sqrt(largest / mass)
+    shape = (half, moments, 1.0 / moments, 1.0 / mass, reach[0], uneven)
+    table = (centres, halves, np.eye(3))
+    scratch = (
+        np.zeros((dice, 3, 3)), np.zeros((dice, 3, 3)),
+        np.zeros((MOST_CONTACTS, CONTACT_NUMBERS)), np.zeros((MOST_CONTACTS, 3), np.int64),
+        np.zeros((3 * MOST_CONTACTS, ROW_NUMBERS)), np.zeros(3 * MOST_CONTACTS),
+        np.zeros((8, 3)), np.zeros((33, 3)), np.zeros(dice), np.zeros(dice), np.zeros(dice, np.bool_),
+        np.zeros(dice, np.int64),
+    )  # fmt: skip
+    bodies, posed, memory = np.zeros((dice, 13)), np.zeros((dice, 7)), np.zeros((dice, PLACES, 4))
+    rounds, quiet, hit = np.zeros(dice, np.int64), np.zeros(dice, np.int64), np.zeros(dice, np.bool_)
     for i in range(n):
         bodies[:] = starts[i]
-        hit[:] = False
-        time, since, reading, frame, quiet, at_rest = 0.0, math.nan, 0, 0, 0, False
+        hit[:], quiet[:], memory[:] = False, 0, -1.0
+        time, since, reading, frame = 0.0, math.nan, 0, 0
         while not (settled[i] or gone[i] or time >= limit):
             reading += 1
             until = min(reading / READ_RATE, limit)
             while time < until:
-                dt = until - time
-                count = 0
-                any_held = False
-                if not at_rest:
-                    for b in range(dice):
-                        body = bodies[b]
-                        rotation_matrix(body, turns[b])
-                        spins[b] = uneven * math.sqrt(body[10] ** 2 + body[11] ** 2 + body[12] ** 2)
-                        pulls[b] = spins[b] ** 2 * size * uneven
-                        held[b], supports[b] = False, 0
-                        count, dt = _near_table(
-                            bodies, b, turns, half, size, pulls[b], centres, halves, gravity, corners, identity,
-                            contacts, pairs, count, dt, work,
-                        )  # fmt: skip
-                    if dice == 2:
-                        count, dt, near = _near_pair(
-                            bodies, turns, half, size, spins, gravity, contacts, pairs, count, dt, work
-                        )
-                        touched[i, 0] |= near
-                    if count:
-                        impact = False
-                        for k in range(count):
-                            speed = normal_speed(bodies, contacts, pairs, k)
-                            contacts[k, TARGET] = -restitution * speed if speed < -BOUNCE_SPEED else 0.0
-                            impact |= speed < -BOUNCE_SPEED
-                            hit[pairs[k, 0]] = True
-                            if pairs[k, 1] >= 0:
-                                hit[pairs[k, 1]] = True
-                        for b in range(dice):
-                            inverse_inertia(turns[b], moments, inertias[b])
-                        if impact:
-                            solve(
-                                bodies, contacts, pairs, count, rows, matrix, speeds, impulses,
-                                inverse_mass, inertias, friction, iterations,
-                            )  # fmt: skip
-                            dt = SHORTEST  # velocities are new: how long they are safe is for the next round to say
-                            count = 0
-                        for k in range(count):
-                            a, b = pairs[k, 0], pairs[k, 1]
-                            pull = gravity + pulls[a] + (pulls[b] if b >= 0 else 0.0)
-                            lasts = 2.0 * normal_speed(bodies, contacts, pairs, k) / pull
-                            if lasts < step:
-                                held[a], any_held = True, True
-                                supports[a] += 1
-                                if b >= 0:
-                                    held[b] = True
-                                    supports[b] += 1
-                                dt = min(dt, step)
-                            else:
-                                dt = min(dt, lasts)
-                        dt = min(max(dt, SHORTEST), until - time)
-                    if any_held:
-                        for b in range(dice):
-                            if held[b]:
-                                bodies[b, 9] -= gravity * dt
-                        for k in range(count):
-                            gap = contacts[k, GAP]
-                            contacts[k, TARGET] = -gap / dt if gap > 0.0 else min(-gap * PUSH_OUT / step, 0.2 * BOUNCE_SPEED)
-                        solve(
-                                bodies, contacts, pairs, count, rows, matrix, speeds, impulses,
-                                inverse_mass, inertias, friction, iterations,
-                            )  # fmt: skip
-                        fastest = 0.0
-                        least = 99
-                        for b in range(dice):
-                            body = bodies[b]
-                            spin = math.sqrt(body[10] ** 2 + body[11] ** 2 + body[12] ** 2)
-                            speed = math.sqrt(body[7] ** 2 + body[8] ** 2 + body[9] ** 2)
-                            fastest = max(fastest, speed + spin * size)
-                            least = min(least, supports[b])
-                        quiet = quiet + 1 if fastest < QUIET_SPEED and least >= 3 else 0
-                        at_rest = quiet >= QUIET_STEPS
-                    else:
-                        quiet = 0
-                while frame < len(times) and times[frame] <= time + dt:
-                    for b in range(dice):
-                        body = frames[i, frame, b]
-                        body[:] = bodies[b]
-                        if at_rest:
-                            continue
-                        if held[b]:
-                            _slide(body, moments, times[frame] - time)
-                        else:
-                            _fly(body, moments, gravity, times[frame] - time)
-                    frame += 1
-                if not at_rest:
-                    for b in range(dice):
-                        body = bodies[b]
-                        if held[b]:
-                            _slide(body, moments, dt)
-                        else:
-                            _fly(body, moments, gravity, dt)
-                        if hit[b] and damping > 0.0:
-                            kept = math.exp(-damping * dt)
-                            body[10], body[11], body[12] = kept * body[10], kept * body[11], kept * body[12]
-                time = until if time + dt >= until - 1e-12 else time + dt
+                stop, alone = until, dice == 1
+                if dice == 2:
+                    apart = _apart_for(bodies, reach[0], stretch, law[3])
+                    alone = apart > APART
+                    stop = min(until, time + max(apart, APART))
+                last = frame
+                while last < len(times) and times[last] <= stop:
+                    last += 1
+                for b in range(dice if alone else 1):
+                    touched[i, :] |= _advance(
+                        bodies, b if alone else 0, b + 1 if alone else dice, memory, rounds, quiet, hit, scratch, shape, table,
+                        law, step, iterations, time, stop, times, frames[i], frame, last,
+                    )  # fmt: skip
+                time, frame = stop, last
             now = _shown(bodies, half)
             code[i] = now
             if now >= 0 and first[i] < 0:

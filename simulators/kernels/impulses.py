@@ -10,13 +10,13 @@ import math
 from simulators.compiled import borrowing
 
 # Columns of a contact: points from the centres of bodies a and b, unit normal from b to a [m], gap [m] (negative: overlap),
-# and the normal speed [m/s] that the solver leaves at least.
-POINT_A, POINT_B, NORMAL, GAP, TARGET, CONTACT_NUMBERS = 0, 3, 6, 9, 10, 11
-# Columns of one direction of a contact: the direction d, and for a and for b the arm r x d and what a unit impulse adds to
-# the spin.
-ARM_A, SPIN_A, ARM_B, SPIN_B, ROW_NUMBERS = 3, 6, 9, 12, 15
-TANGENT_SLIP = 1e-9  # m/s: slower, a slip has no direction
+# the normal speed [m/s] before the solver and what it leaves at least.
+POINT_A, POINT_B, NORMAL, GAP, SPEED, TARGET, CONTACT_NUMBERS = 0, 3, 6, 9, 10, 11, 12
+# Columns of one direction of a contact: the direction d, for a and for b the arm r x d and what a unit impulse adds to the
+# spin, and the impulse for a unit of speed.
+ARM_A, SPIN_A, ARM_B, SPIN_B, WORTH, ROW_NUMBERS = 3, 6, 9, 12, 15, 16
 TOLERANCE = 1e-4  # m/s
+SMALL_TURN = 1e-3  # square of an angle [rad^2] below which three terms of the series are the sine to rounding
 
 
 @borrowing
@@ -29,25 +29,27 @@ def rotation_matrix(body, out):
 
 
 @borrowing
-def inverse_inertia(turn, moments, out):
+def inverse_inertia(turn, inverse_moments, out):
     """Write the inverse inertia tensor in world axes (3, 3) of a body turned by `turn` (3, 3) into `out`."""
     for i in range(3):
+        x, y, z = inverse_moments[0] * turn[i, 0], inverse_moments[1] * turn[i, 1], inverse_moments[2] * turn[i, 2]
         for j in range(i, 3):
-            total = 0.0
-            for k in range(3):
-                total += turn[i, k] * turn[j, k] / moments[k]
-            out[i, j] = total
-            out[j, i] = total
+            out[i, j] = x * turn[j, 0] + y * turn[j, 1] + z * turn[j, 2]
+            out[j, i] = out[i, j]
 
 
 @borrowing
 def _turn(body, rx, ry, rz):
     """Turn `body` by the rotation vector (rx, ry, rz) [rad, world axes]; its spin is left as it is."""
-    angle = math.sqrt(rx * rx + ry * ry + rz * rz)
-    if angle == 0.0:
-        return
-    s = math.sin(0.5 * angle) / angle
-    ax, ay, az, aw = s * rx, s * ry, s * rz, math.cos(0.5 * angle)
+    square = rx * rx + ry * ry + rz * rz
+    if square < SMALL_TURN:
+        h = 0.25 * square
+        s = 0.5 * (1.0 - h * (1.0 - h * (1.0 - h / 42.0) / 20.0) / 6.0)
+        aw = 1.0 - 0.5 * h * (1.0 - h * (1.0 - h / 30.0) / 12.0)
+    else:
+        angle = math.sqrt(square)
+        s, aw = math.sin(0.5 * angle) / angle, math.cos(0.5 * angle)
+    ax, ay, az = s * rx, s * ry, s * rz
     x, y, z, w = body[3], body[4], body[5], body[6]
     nx, ny = aw * x + w * ax + ay * z - az * y, aw * y + w * ay + az * x - ax * z
     nz, nw = aw * z + w * az + ax * y - ay * x, aw * w - ax * x - ay * y - az * z
@@ -103,13 +105,6 @@ def _to_body(body, vx, vy, vz):
 @borrowing
 def normal_speed(bodies, contacts, pairs, i):
     """Return how fast [m/s] the bodies of contact `i` part along its normal."""
-    vx, vy, vz = _parting(bodies, contacts, pairs, i)
-    return vx * contacts[i, 6] + vy * contacts[i, 7] + vz * contacts[i, 8]
-
-
-@borrowing
-def _parting(bodies, contacts, pairs, i):
-    """Return the velocity of body a at contact `i` relative to that of b (negative: fixed)."""
     a, b = pairs[i, 0], pairs[i, 1]
     rx, ry, rz = contacts[i, 0], contacts[i, 1], contacts[i, 2]
     vx = bodies[a, 7] + bodies[a, 11] * rz - bodies[a, 12] * ry
@@ -120,13 +115,14 @@ def _parting(bodies, contacts, pairs, i):
         vx -= bodies[b, 7] + bodies[b, 11] * rz - bodies[b, 12] * ry
         vy -= bodies[b, 8] + bodies[b, 12] * rx - bodies[b, 10] * rz
         vz -= bodies[b, 9] + bodies[b, 10] * ry - bodies[b, 11] * rx
-    return vx, vy, vz
+    return vx * contacts[i, 6] + vy * contacts[i, 7] + vz * contacts[i, 8]
 
 
 @borrowing
-def _row(rows, r, contacts, i, pairs, inertias):
-    """Fill in what a unit impulse along direction `r` of contact `i` does."""
-    dx, dy, dz = rows[r, 0], rows[r, 1], rows[r, 2]
+def _set_row(rows, r, dx, dy, dz, contacts, i, pairs, inverse_mass, inertias):
+    """Fill in direction `r`, (dx, dy, dz), of contact `i`: what an impulse along it does."""
+    rows[r, 0], rows[r, 1], rows[r, 2] = dx, dy, dz
+    total = 0.0
     for side in range(2):
         body = pairs[i, side]
         if body < 0:
@@ -134,92 +130,91 @@ def _row(rows, r, contacts, i, pairs, inertias):
         at, arm = (POINT_A, ARM_A) if side == 0 else (POINT_B, ARM_B)
         rx, ry, rz = contacts[i, at], contacts[i, at + 1], contacts[i, at + 2]
         cx, cy, cz = ry * dz - rz * dy, rz * dx - rx * dz, rx * dy - ry * dx
+        sx = inertias[body, 0, 0] * cx + inertias[body, 0, 1] * cy + inertias[body, 0, 2] * cz
+        sy = inertias[body, 1, 0] * cx + inertias[body, 1, 1] * cy + inertias[body, 1, 2] * cz
+        sz = inertias[body, 2, 0] * cx + inertias[body, 2, 1] * cy + inertias[body, 2, 2] * cz
         rows[r, arm], rows[r, arm + 1], rows[r, arm + 2] = cx, cy, cz
+        rows[r, arm + 3], rows[r, arm + 4], rows[r, arm + 5] = sx, sy, sz
+        total += inverse_mass + cx * sx + cy * sy + cz * sz
+    rows[r, WORTH] = 1.0 / total
+
+
+@borrowing
+def _along(bodies, rows, r, a, b):
+    """Return how fast [m/s] bodies a and b (negative: fixed) part along direction `r`."""
+    x, y, z = rows[r, 0], rows[r, 1], rows[r, 2]
+    speed = (bodies[a, 7] * x + bodies[a, 8] * y + bodies[a, 9] * z) + (
+        bodies[a, 10] * rows[r, ARM_A] + bodies[a, 11] * rows[r, ARM_A + 1] + bodies[a, 12] * rows[r, ARM_A + 2]
+    )
+    if b >= 0:
+        speed -= bodies[b, 7] * x + bodies[b, 8] * y + bodies[b, 9] * z
+        speed -= bodies[b, 10] * rows[r, ARM_B] + bodies[b, 11] * rows[r, ARM_B + 1] + bodies[b, 12] * rows[r, ARM_B + 2]
+    return speed
+
+
+@borrowing
+def _push(bodies, rows, r, a, b, impulse, inverse_mass):
+    """Give bodies a and b (negative: fixed) an `impulse` [N s] along direction `r`, and its opposite."""
+    for m in range(3):
+        bodies[a, 7 + m] += impulse * inverse_mass * rows[r, m]
+        bodies[a, 10 + m] += impulse * rows[r, SPIN_A + m]
+    if b >= 0:
         for m in range(3):
-            rows[r, arm + 3 + m] = inertias[body, m, 0] * cx + inertias[body, m, 1] * cy + inertias[body, m, 2] * cz
+            bodies[b, 7 + m] -= impulse * inverse_mass * rows[r, m]
+            bodies[b, 10 + m] -= impulse * rows[r, SPIN_B + m]
 
 
 @borrowing
-def _coupling(rows, r, s, pairs, inverse_mass):
-    """Return the speed along direction `r` that a unit impulse along direction `s` makes."""
-    i, j = r // 3, s // 3
-    direct = inverse_mass * (rows[r, 0] * rows[s, 0] + rows[r, 1] * rows[s, 1] + rows[r, 2] * rows[s, 2])
-    total = 0.0
-    for one in range(2):
-        for other in range(2):
-            if pairs[i, one] >= 0 and pairs[i, one] == pairs[j, other]:
-                arm, spin = (ARM_A, ARM_B)[one], (SPIN_A, SPIN_B)[other]
-                turned = rows[r, arm] * rows[s, spin] + rows[r, arm + 1] * rows[s, spin + 1]
-                turned += rows[r, arm + 2] * rows[s, spin + 2]
-                total += direct + turned if one == other else -direct - turned
-    return total
-
-
-@borrowing
-def solve(bodies, contacts, pairs, count, rows, matrix, speeds, impulses, inverse_mass, inertias, friction, iterations):
+def solve(bodies, contacts, pairs, count, rows, impulses, inverse_mass, inertias, friction, iterations):
     """Change the velocities of `bodies` (B, 13) by the impulses of `count` contacts, all of them at once.
 
     Projected Gauss-Seidel, as in Bullet: each normal speed ends at its target or above with an impulse that only pushes, and
-    the two tangential ones stop the slip as far as the cone of Coulomb friction allows. `contacts` (N, 11), `pairs` (N, 2),
-    `inertias` (B, 3, 3) the inverse tensors in world axes; `rows` (3N, 15), `matrix` (3N, 3N), `speeds` and `impulses` (3N,)
-    are working memory. It ends when no impulse of a round is worth `TOLERANCE` of a body's speed, or after `iterations`.
+    the tangential impulse stops the slip as far as the cone of Coulomb friction allows; where it does not, it is opposite to
+    the slip. `contacts` (N, 12), `pairs` (N, 3), `inertias` (B, 3, 3) the inverse tensors in world axes; `rows` (3N, 16) is
+    working memory. `impulses` (3N,) [N s], along the normal and two tangents, are the guess to begin with and the result.
+    It ends when no impulse of a round is worth `TOLERANCE` of a body's speed, or after `iterations`.
     """
     for i in range(count):
         nx, ny, nz = contacts[i, NORMAL], contacts[i, NORMAL + 1], contacts[i, NORMAL + 2]
-        vx, vy, vz = _parting(bodies, contacts, pairs, i)
-        vn = vx * nx + vy * ny + vz * nz
-        tx, ty, tz = vx - vn * nx, vy - vn * ny, vz - vn * nz
-        size = math.sqrt(tx * tx + ty * ty + tz * tz)
+        if abs(nz) > 0.7:  # any direction across the normal: it depends on the normal alone, so that a guess keeps its axes
+            size = math.sqrt(nx * nx + nz * nz)
+            tx, ty, tz = nz / size, 0.0, -nx / size
+        else:
+            size = math.sqrt(nx * nx + ny * ny)
+            tx, ty, tz = ny / size, -nx / size, 0.0
         r = 3 * i
-        # The first tangent is along the slip: the second has none.
-        speeds[r], speeds[r + 1], speeds[r + 2] = vn, size, 0.0
-        if size < TANGENT_SLIP:  # any direction across the normal
-            speeds[r + 1] = 0.0
-            if abs(nz) > 0.7:
-                tx, ty, tz = nz, 0.0, -nx
-            else:
-                tx, ty, tz = ny, -nx, 0.0
-            size = math.sqrt(tx * tx + ty * ty + tz * tz)
-        tx, ty, tz = tx / size, ty / size, tz / size
-        rows[r, 0], rows[r, 1], rows[r, 2] = nx, ny, nz
-        rows[r + 1, 0], rows[r + 1, 1], rows[r + 1, 2] = tx, ty, tz
-        rows[r + 2, 0], rows[r + 2, 1], rows[r + 2, 2] = ny * tz - nz * ty, nz * tx - nx * tz, nx * ty - ny * tx
-        for k in range(3):
-            impulses[r + k] = 0.0
-            _row(rows, r + k, contacts, i, pairs, inertias)
-    size_of = 3 * count
-    for r in range(size_of):
-        for s in range(r, size_of):
-            matrix[r, s] = _coupling(rows, r, s, pairs, inverse_mass)
-            matrix[s, r] = matrix[r, s]
+        _set_row(rows, r, nx, ny, nz, contacts, i, pairs, inverse_mass, inertias)
+        _set_row(rows, r + 1, tx, ty, tz, contacts, i, pairs, inverse_mass, inertias)
+        _set_row(
+            rows, r + 2, ny * tz - nz * ty, nz * tx - nx * tz, nx * ty - ny * tx, contacts, i, pairs, inverse_mass, inertias
+        )
+        for k in range(r, r + 3):
+            if impulses[k] != 0.0:
+                _push(bodies, rows, k, pairs[i, 0], pairs[i, 1], impulses[k], inverse_mass)
     for _ in range(iterations):
         change = 0.0
-        for r in range(0, size_of, 3):
+        for i in range(count):
+            a, b, r = pairs[i, 0], pairs[i, 1], 3 * i
             before = impulses[r]
-            after = max(0.0, before + (contacts[r // 3, TARGET] - speeds[r]) / matrix[r, r])
+            after = max(0.0, before + (contacts[i, TARGET] - _along(bodies, rows, r, a, b)) * rows[r, WORTH])
             if after != before:
-                for s in range(size_of):
-                    speeds[s] += matrix[r, s] * (after - before)
+                _push(bodies, rows, r, a, b, after - before, inverse_mass)
                 impulses[r] = after
                 change = max(change, abs(after - before))
-            if friction == 0.0 or (after == 0.0 and before == 0.0):
-                continue
             was_1, was_2 = impulses[r + 1], impulses[r + 2]
-            now_1, now_2 = was_1 - speeds[r + 1] / matrix[r + 1, r + 1], was_2 - speeds[r + 2] / matrix[r + 2, r + 2]
-            size, most = math.sqrt(now_1 * now_1 + now_2 * now_2), friction * after
-            if size > most:
-                now_1, now_2 = now_1 * most / size, now_2 * most / size
-            for s in range(size_of):
-                speeds[s] += matrix[r + 1, s] * (now_1 - was_1) + matrix[r + 2, s] * (now_2 - was_2)
+            if friction == 0.0 or (after == 0.0 and was_1 == 0.0 and was_2 == 0.0):
+                continue
+            # One worth for both, or what is left of the slip would not be opposite to the friction.
+            worth = min(rows[r + 1, WORTH], rows[r + 2, WORTH])
+            now_1 = was_1 - _along(bodies, rows, r + 1, a, b) * worth
+            now_2 = was_2 - _along(bodies, rows, r + 2, a, b) * worth
+            square, most = now_1 * now_1 + now_2 * now_2, friction * after
+            if square > most * most:
+                scale = most / math.sqrt(square)
+                now_1, now_2 = now_1 * scale, now_2 * scale
+            _push(bodies, rows, r + 1, a, b, now_1 - was_1, inverse_mass)
+            _push(bodies, rows, r + 2, a, b, now_2 - was_2, inverse_mass)
             impulses[r + 1], impulses[r + 2] = now_1, now_2
             change = max(change, abs(now_1 - was_1), abs(now_2 - was_2))
         if change * inverse_mass < TOLERANCE:
             break
-    for r in range(size_of):
-        a, b, impulse = pairs[r // 3, 0], pairs[r // 3, 1], impulses[r]
-        for m in range(3):
-            bodies[a, 7 + m] += impulse * inverse_mass * rows[r, m]
-            bodies[a, 10 + m] += impulse * rows[r, SPIN_A + m]
-            if b >= 0:
-                bodies[b, 7 + m] -= impulse * inverse_mass * rows[r, m]
-                bodies[b, 10 + m] -= impulse * rows[r, SPIN_B + m]
