@@ -34,7 +34,7 @@ def test_every_scene_loads_and_is_what_its_file_says(id):
     assert scene.id == id
     assert scene.q().sum() == pytest.approx(1.0)
     assert sorted(set(scene.outcome_of_fact)) == list(range(len(scene.outcomes)))
-    assert len(physics_digest(scene.device, scene.engine)) == 16
+    assert len(physics_digest(scene.device, scene.integrator)) == 16
 
 
 @pytest.mark.parametrize("id", IDS)
@@ -85,7 +85,7 @@ def test_a_law_given_whole_replaces_what_stood_there(toy_conf):
 
 def test_zero_and_zero_point_zero_are_the_same_physics(toy_conf):
     digests = {
-        physics_digest(scene.device, scene.engine)
+        physics_digest(scene.device, scene.integrator)
         for scene in (load.load_scene("toy/wedge", [f"scene.device.dead_zone={zero}"]) for zero in ("0", "0.0"))
     }
     assert len(digests) == 1
