@@ -252,3 +252,26 @@ def _voted(replies: Sequence[tuple[rubrics.Readout, float]]) -> Reading:
     reasons = [NULL[said.outcome_in_schema] for said, _ in replies if said.outcome_label is None]
     reason = Counter(reasons).most_common(1)[0][0] if reasons else "unreadable"
     return Reading(None, reason, votes=tuple(votes), latency=latency)
+
+
+def clip_calls(protocol: str) -> int:
+    """Return how many calls a clip takes, without repairs."""
+    return VOTES if protocol == "calibench" else 2
+
+
+def clip_tokens(item: Item, protocol: str, frames: Frames, clip: Path, picture_tokens: int) -> int:
+    """Return about how many input tokens a clip like `clip` takes, at 4 characters a token. Raises no error for a broken one.
+
+    A clip that cannot be read is taken for one of eight pictures: it will be named when its turn comes.
+    """
+    how: Frames | Literal["last"] = "last" if protocol == "calibench" and item.last_frame else frames
+    try:
+        info = clip_info(clip) if how == "rate" else None
+        pictures = 1 if how == "last" else len(picks(info.frames, info.fps, how)) if info else EIGHT
+    except ClipError:
+        pictures = EIGHT
+    readout = len(rubrics.SYSTEM + rubrics.readout_prompt(item, item.outcomes, "")) // 4
+    if protocol == "calibench":
+        return VOTES * (readout + pictures * picture_tokens)
+    trust = len(rubrics.SYSTEM + rubrics.trust_prompt(item, "")) // 4
+    return readout + trust + 2 * (pictures + 1) * picture_tokens
