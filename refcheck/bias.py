@@ -1,0 +1,446 @@
+"""`quincunx bias`: what a scene's source image itself implies. Its geometry is measured, put into the device, and simulated.
+
+It refuses to know how an outcome could be drawn: the picture changes the device's parameters, and rollouts do the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.random import Generator, Philox
+from rich.table import Table
+
+from refcheck import clips, metrics
+from refcheck.anytime import DistanceInterval, distance_interval
+from refcheck.command import COMPLETED, NOT_MET, Answer, Option, Request, UserError
+from refcheck.image_reading.kinds import KINDS, kind_of
+from refcheck.image_reading.marks import (
+    Array,
+    Kind,
+    Marks,
+    Picture,
+    Unreadable,
+    Values,
+    annotation_text,
+    read_annotations,
+    read_picture,
+)
+from refcheck.image_reading.overlay import overlay
+from refcheck.output import atomic, withdraw
+from refcheck.running import RUNNING, pool_of, run_by
+from refcheck.untrusted import Problems, parse_json, read_text, shown
+from scenes.load import load_scene
+from scenes.scene import Scene
+from simulators.device import Device
+from simulators.execute import Pool, run_range
+
+SUMMARY = "measure a source image and simulate what it implies"
+OPTIONS = (
+    Option("image", "path", None, "the picture, PNG, JPEG or WebP; by default the scene's own source image"),
+    Option("annotations", "path", None, "points marked by hand (JSON), instead of what is found; template=true writes one"),
+    Option("template", "bool", False, "write out/annotations.json and a picture of it to correct by hand, and measure nothing"),
+    Option("camera", "str", None, "whether the scene's camera took it; by default yes for its own image", choices=("scene", "unknown")),
+    Option("tally", "path", None, "real throws of the pictured object: JSON, a count for each outcome"),
+    Option("n", "int", 40_000, "rollouts of the pictured device, and of the scene's; a quarter for each measure alone", low=1_000, high=10**8),
+    Option("draws", "int", 39, "ways the picture may be meant, drawn from its uncertainty; 39 give 95 %", low=9, high=999),
+    Option("epsilon", "float", None, "distance that matters, by default the scene's own", low=1e-4, high=0.99),
+    Option("seed", "int", 0, "seed of launches and of uncertainty", low=0, high=2**64 - 1),
+    *RUNNING,
+    Option("require", "str", None, "exit with status 1 unless the picture is", choices=("faithful", "decided")),
+)  # fmt: skip
+USES_SCENES = "one"
+OVERLAY, ANNOTATIONS, TEMPLATE = "measured.png", "annotations.json", "template.png"
+LEVEL = 0.95
+
+Verdict = Literal["faithful", "biased", "unclear"]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One measure: what the picture has (with its sd) and what the scene has, in `unit`.
+
+    `shift` is the TVD between the scene's outcomes and those with this measure alone taken from the picture, both on the same
+    launches; `noise` what the finite number of rollouts could make of no shift at all.
+    """
+
+    name: str
+    unit: str
+    value: Any
+    sigma: Any
+    scene: Any
+    shift: float
+    noise: float
+
+
+@dataclass(frozen=True)
+class Throws:
+    """A tally of real throws of the pictured object: how far from the reference, and from what the picture implies."""
+
+    n: int
+    from_q: DistanceInterval
+    from_image: DistanceInterval
+
+
+@dataclass(frozen=True)
+class Bias:
+    """The result of bias. `lower` and `upper` bound TVD(q_image, q) over what the picture may mean, at `LEVEL`."""
+
+    scene: str
+    picture: str
+    read_by: Literal["machine", "annotations"]
+    measures: tuple[Measure, ...]
+    outcomes: tuple[str, ...]
+    q: tuple[float, ...]
+    q_scene: tuple[float, ...]
+    q_image: tuple[float, ...]
+    q_image_low: tuple[float, ...]
+    q_image_high: tuple[float, ...]
+    tvd_scene: float
+    tvd: float
+    lower: float
+    upper: float
+    epsilon: float
+    verdict: Verdict
+    to_blame: tuple[str, ...]
+    null_rate: float
+    impossible: int
+    n: int
+    draws: int
+    throws: Throws | None = None
+
+
+def count(scene: Scene, device: Device, seed: int, first: int, n: int, pool: Pool | None = None) -> tuple[Array, int]:
+    """Return outcome counts (k,) and nulls of `n` rollouts of `device` from index `first` of the scene's own launches."""
+    counts, nulls = np.zeros(len(scene.outcomes)), 0
+    for part in run_range(scene.integrator, device, seed, scene.stream, first, first + n, pool):
+        outcome = scene.outcome(part.fact)
+        counts += np.bincount(outcome[outcome >= 0], minlength=len(counts))
+        nulls += int((outcome < 0).sum())
+    return counts, nulls
+
+
+def drawn_values(kind: Kind, marks: Marks, device: Device, draws: int, generator: Generator) -> list[Values]:
+    """Return `draws` ways the picture may be meant: marks moved by their uncertainty, and what no mark can tell."""
+    known, values = marks.camera is not None, []
+    for _ in range(draws):
+        drawn = kind.values(marks.moved(generator), device)
+        for name, sd in kind.systematic(drawn, known).items():
+            if sd > 0.0:
+                drawn[name] = drawn[name] + sd * generator.normal(size=np.shape(drawn[name]))
+        values.append(drawn)
+    return values
+
+
+def between(counts: Array) -> Array:
+    """Return shares (M, k) of each draw, drawn in to spread as the true shares do: without the spread of finite counts.
+
+    The variance between draws is the observed one less the multinomial one (summed over outcomes, at least 0); shares are
+    pulled towards their mean by the root of its part (constrained empirical Bayes, Louis, JASA 79, 1984).
+    """
+    n = counts.sum(axis=1, keepdims=True)
+    share, mean = counts / n, counts.sum(0) / counts.sum()
+    if len(share) < 2:
+        return share
+    seen = float(np.sum(np.var(share, axis=0, ddof=1)))
+    finite = float(np.sum(mean * (1.0 - mean)) * np.mean(1.0 / n))
+    part = max(0.0, 1.0 - finite / seen) if seen > 0.0 else 0.0
+    return np.asarray(mean + np.sqrt(part) * (share - mean))
+
+
+def radius(counts: Array, generator: Generator, redraws: int = 2000) -> float:
+    """Return what TVD(p^, p) stays below at `LEVEL`, by redrawing: |TVD(p^, q) - TVD(p, q)| is no larger for any q."""
+    n = int(counts.sum())
+    again = generator.multinomial(n, counts / n, size=redraws)
+    return float(np.quantile(np.abs(again / n - counts / n).sum(1) / 2.0, LEVEL))
+
+
+def measure_bias(
+    scene: Scene,
+    kind: Kind,
+    marks: Marks,
+    *,
+    picture: str = "",
+    read_by: Literal["machine", "annotations"] = "machine",
+    n: int = 40_000,
+    draws: int = 39,
+    epsilon: float | None = None,
+    seed: int = 0,
+    tally: Array | None = None,
+    pool: Pool | None = None,
+    advance: Callable[[int], Any] = lambda count: None,
+) -> Bias:
+    """Simulate the device that `marks` show, as often as its uncertainty has it, and compare with the reference.
+
+    Draws whose measures make no device are left out and counted (`impossible`). Raises `UserError` when that is most of
+    them, or when most rollouts end in no outcome.
+    """
+    generator = Generator(Philox(key=np.array([seed, 1], np.uint64)))
+    q, device = scene.q(), scene.device
+    epsilon = scene.epsilon if epsilon is None else epsilon
+    values = kind.values(marks, device)
+    drawn = drawn_values(kind, marks, device, draws, generator)
+    devices, impossible = [], list[str]()
+    for one in drawn:
+        try:
+            devices.append(kind.put(device, one))
+        except ValueError as error:
+            impossible.append(str(error).splitlines()[0])
+    if len(devices) < 0.8 * draws:
+        raise UserError(f"{len(impossible)} of {draws} draws of what the picture shows are no such device: {impossible[0]}")
+    if all(one == devices[0] for one in devices):
+        devices = devices[:1]  # what was measured is a word or a count: nothing is left to vary
+    each = max(1, n // len(devices))
+    table, nulls = np.zeros((len(devices), len(q))), 0
+    for index, one in enumerate(devices):
+        table[index], null = count(scene, one, seed, index * each, each, pool)
+        nulls += null
+        advance(each)
+    if nulls > 0.5 * each * len(devices) or table.sum(1).min() < 1:
+        raise UserError(f"{nulls} of {each * len(devices)} rollouts of the pictured device end in no outcome")
+    own, _ = count(scene, device, seed, 0, n, pool)
+    advance(n)
+    shares, reach = between(table), radius(table.sum(0), generator)
+    distances = np.abs(shares - q).sum(1) / 2.0
+    lower, upper = max(0.0, float(distances.min()) - reach), min(1.0, float(distances.max()) + reach)
+    spread = reach if len(q) == 2 else 1.96 * np.sqrt(shares.mean(0) * (1 - shares.mean(0)) / table.sum())
+    verdict: Verdict = "biased" if lower > epsilon else "faithful" if upper <= epsilon else "unclear"
+    measures = _measures(scene, kind, values, drawn, seed, max(1000, n // 4), pool, generator, advance)
+    tvd_scene = float(metrics.tvd(own, q))
+    return Bias(
+        scene=scene.id,
+        picture=picture,
+        read_by=read_by,
+        measures=measures,
+        outcomes=scene.outcomes,
+        q=tuple(q.tolist()),
+        q_scene=tuple((own / own.sum()).tolist()),
+        q_image=tuple((table.sum(0) / table.sum()).tolist()),
+        q_image_low=tuple(np.clip(shares.min(0) - spread, 0.0, 1.0).tolist()),
+        q_image_high=tuple(np.clip(shares.max(0) + spread, 0.0, 1.0).tolist()),
+        tvd_scene=tvd_scene,
+        tvd=float(metrics.tvd(table.sum(0), q)),
+        lower=lower,
+        upper=upper,
+        epsilon=epsilon,
+        verdict=verdict,
+        to_blame=_to_blame(verdict, measures, tvd_scene, epsilon, radius(own, generator)),
+        null_rate=nulls / (each * len(devices)),
+        impossible=len(impossible),
+        n=each * len(devices),
+        draws=len(devices),
+        throws=None if tally is None else _throws(tally, q, table.sum(0)),
+    )
+
+
+def _measures(
+    scene: Scene,
+    kind: Kind,
+    values: Values,
+    drawn: Sequence[Values],
+    seed: int,
+    n: int,
+    pool: Pool | None,
+    generator: Generator,
+    advance: Callable[[int], Any],
+) -> tuple[Measure, ...]:
+    """Return every measure with its shift: the scene's device with that one alone as the picture has it."""
+    of_scene = kind.of_device(scene.device)
+    own, _ = count(scene, scene.device, seed, 0, n, pool)
+    measures = []
+    for name, value in values.items():
+        shift = noise = float("nan")
+        try:
+            alone, _ = count(scene, kind.put(scene.device, {name: value}), seed, 0, n, pool)
+            if alone.sum() and own.sum():
+                shift = float(np.abs(alone / alone.sum() - own / own.sum()).sum() / 2.0)
+                noise = float(np.sqrt(2.0)) * radius(own + alone, generator) * float(np.sqrt(2.0))
+        except ValueError:
+            pass  # alone it makes no device; together with the others it may, and its shift stays unknown
+        advance(n)
+        sigma = None if isinstance(value, str) else np.std([one[name] for one in drawn], axis=0, ddof=1)
+        measures.append(Measure(name, kind.units[name], value, sigma, of_scene[name], shift, noise))
+    return tuple(measures)
+
+
+def _to_blame(verdict: Verdict, measures: Sequence[Measure], tvd_scene: float, epsilon: float, noise: float) -> tuple[str, ...]:
+    """Return the measures that shift outcomes by more than chance could, the largest first; and the scene's device itself."""
+    if verdict == "faithful":
+        return ()
+    moved = sorted((one for one in measures if one.shift > one.noise), key=lambda one: -one.shift)
+    blame = [one.name for one in moved]
+    if tvd_scene - noise > epsilon:
+        blame.append("the scene's device, which is off before anything is measured")
+    return tuple(blame)
+
+
+def _throws(tally: Array, q: Array, image: Array) -> Throws:
+    share = (image + 0.5) / (image + 0.5).sum()  # none of the outcomes is impossible for having come up in no rollout
+    return Throws(int(tally.sum()), distance_interval(tally, q, 1.0 - LEVEL), distance_interval(tally, share, 1.0 - LEVEL))
+
+
+def read_tally(path: Path, outcomes: Sequence[str], problems: Problems) -> Array | None:
+    """Return the counts (k,) that a JSON object gives for `outcomes` (those left out are 0), or None with the problems."""
+    text = read_text(path, problems)
+    if text is None:
+        return None
+    try:
+        value = parse_json(text)
+    except ValueError as error:
+        problems.add(path, str(error))
+        return None
+    if not isinstance(value, dict) or not value:
+        problems.add(path, f"must be an object with a count for each of {', '.join(outcomes)}")
+        return None
+    counts = np.zeros(len(outcomes))
+    for label, number in value.items():
+        if label not in outcomes:
+            problems.add(path, f"{shown(label)} is no outcome; the scene has {', '.join(outcomes)}")
+        elif not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= 10**9:
+            problems.add(path, f"{shown(label)} must have a count from 0 to 10^9, got {shown(number)}")
+        else:
+            counts[list(outcomes).index(label)] = number
+    if not counts.sum():
+        problems.add(path, "has no throw that counts")
+        return None
+    return counts
+
+
+def run(request: Request) -> Answer:
+    """Measure one picture and simulate it. Raises `UserError`, `InfrastructureError`."""
+    values = request.values
+    scene = run_by(load_scene(request.scenes[0], request.overrides), values["engine"])
+    kind, problems = kind_of(scene.device), Problems()
+    if kind is None:
+        known = ", ".join(sorted(one.__name__ for one in KINDS))
+        raise UserError(f"bias cannot measure pictures of a {type(scene.device).__name__} ({scene.id}); it can of {known}")
+    if scene.reference.q is None:
+        raise UserError(f"bias needs an exact reference `q`, which {scene.id} has not")
+    if values["template"] and request.out is None:
+        raise UserError("template=true writes a file to correct: say where with out=DIR")
+    if values["image"] is None:
+        picture, factor, name = clips.source_of(scene), 1.0, f"the source image of {scene.id}"
+    else:
+        read = read_picture(Path(values["image"]), problems)
+        problems.check()
+        picture, factor = read if read else (np.zeros((1, 1, 3), np.uint8), 1.0)
+        name = Path(values["image"]).name
+    camera = values["camera"] or ("scene" if values["image"] is None else "unknown")
+    needed, size = kind.marks(scene.device), (picture.shape[1], picture.shape[0])
+    seen_by = clips_camera(scene, size) if camera == "scene" else None
+    if values["template"]:
+        return _template(request, scene, kind, picture, factor)
+    marks = None
+    if values["annotations"] is not None:
+        marks = read_annotations(Path(values["annotations"]), needed, size, factor, problems)
+    tally = read_tally(Path(values["tally"]), scene.outcomes, problems) if values["tally"] is not None else None
+    problems.check()
+    try:
+        if marks is None:
+            marks = kind.find(picture, scene.device)
+        marks = Marks(marks.points, marks.sigma, marks.words, seen_by)
+        kind.values(marks, scene.device)
+    except Unreadable as error:
+        raise UserError(
+            f"{name}: the {kind.title} cannot be measured: {error}. Mark it by hand: `quincunx bias scene={scene.id} "
+            f"template=true out=DIR` (with the same image=) writes a file to correct, and annotations=FILE takes it"
+        ) from error
+    total = 2 * values["n"] + max(1000, values["n"] // 4) * len(kind.units)
+    with pool_of(values, request.out) as pool, request.progress(f"simulate {name}", total) as advance:
+        bias = measure_bias(
+            scene,
+            kind,
+            marks,
+            picture=name,
+            read_by="machine" if values["annotations"] is None else "annotations",
+            tally=tally,
+            pool=pool,
+            advance=advance,
+            **{key: values[key] for key in ("n", "draws", "epsilon", "seed")},
+        )
+    result: dict[str, Any] = {"bias": bias}
+    if request.out is not None:
+        withdraw(request.out, OVERLAY, ANNOTATIONS, TEMPLATE)
+        said = [
+            f"{one.name}: {_figure(one.value)} {one.unit} (sd {_figure(one.sigma)}); the scene has {_figure(one.scene)}"
+            for one in bias.measures
+        ]
+        clips.write_png(request.out / OVERLAY, overlay(picture, marks, [*said, _verdict(bias)]))
+        result["overlay"] = OVERLAY
+    met = (
+        values["require"] is None
+        or bias.verdict == "faithful"
+        or (values["require"] == "decided" and bias.verdict != "unclear")
+    )
+    return Answer(result, _tables(bias), COMPLETED if met else NOT_MET)
+
+
+def clips_camera(scene: Scene, size: tuple[int, int]) -> Any:
+    """Return the scene's camera at the size of the picture. Raises `UserError` for another shape."""
+    from dataclasses import replace
+
+    own = scene.camera
+    if abs(size[0] * own.height - size[1] * own.width) > max(own.height, own.width):
+        raise UserError(
+            f"camera=scene: the picture has {size[0]}x{size[1]} pixels, another shape than the scene's camera takes "
+            f"({own.width}x{own.height}); give camera=unknown"
+        )
+    return replace(own, width=size[0], height=size[1])
+
+
+def _template(request: Request, scene: Scene, kind: Kind, picture: Picture, factor: float) -> Answer:
+    out, needed = request.out or Path(), kind.marks(scene.device)
+    size = (picture.shape[1], picture.shape[0])
+    try:
+        marks, how = kind.find(picture, scene.device), "what was found in the picture"
+    except Unreadable as error:
+        marks, how = kind.expected(scene.device, _fitting(scene, size)), f"places to start from (nothing was found: {error})"
+    withdraw(out, OVERLAY, ANNOTATIONS, TEMPLATE)
+    with atomic(out / ANNOTATIONS) as path:
+        path.write_text(annotation_text(marks, needed, factor), "utf-8")
+    lines = [f"{name}: {mark.help}" for name, mark in needed.items()]
+    clips.write_png(out / TEMPLATE, overlay(picture, marks, lines, ruler=True))
+    text = f"{out / ANNOTATIONS} holds {how}; {out / TEMPLATE} shows them. Correct it and give it as annotations=."
+    return Answer({"annotations": ANNOTATIONS, "template": TEMPLATE, "holds": how}, (text,))
+
+
+def _fitting(scene: Scene, size: tuple[int, int]) -> Any:
+    """Return the scene's camera for a picture of another shape: its height filled as in the scene's own."""
+    from dataclasses import replace
+
+    return replace(scene.camera, width=size[0], height=size[1])
+
+
+def _figure(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or "-"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {number}" for name, number in value.items())
+    return " ".join(f"{one:.4g}" for one in np.atleast_1d(value))
+
+
+def _verdict(bias: Bias) -> str:
+    text = f"{bias.verdict}: TVD from the reference {bias.tvd:.4f}, between {bias.lower:.4f} and {bias.upper:.4f}; it matters from {bias.epsilon:g}"
+    return text + (f"; by {', '.join(bias.to_blame)}" if bias.to_blame else "")
+
+
+def _tables(bias: Bias) -> tuple[Any, ...]:
+    measured = Table(title=f"{bias.scene}: measured in {bias.picture} (by {bias.read_by})", title_justify="left")
+    for name in ("measure", "unit", "picture", "sd", "scene", "shift alone", "of chance"):
+        measured.add_column(name)
+    for one in bias.measures:
+        shift = [f"{x:.4f}" if np.isfinite(x) else "-" for x in (one.shift, one.noise)]
+        measured.add_row(one.name, one.unit, _figure(one.value), _figure(one.sigma), _figure(one.scene), *shift)
+    outcomes = Table(title=f"what it implies ({bias.n} rollouts of {bias.draws} draws)", title_justify="left")
+    for name in ("outcome", "reference", "scene's device", "picture", "from", "to"):
+        outcomes.add_column(name)
+    for row in zip(bias.outcomes, bias.q, bias.q_scene, bias.q_image, bias.q_image_low, bias.q_image_high, strict=True):
+        outcomes.add_row(row[0], *(f"{x:.4f}" for x in row[1:]))
+    closing = [_verdict(bias)]
+    if bias.throws is not None:
+        for what, at in (("the reference", bias.throws.from_q), ("what the picture implies", bias.throws.from_image)):
+            closing.append(f"{at.n} real throws: TVD {at.tvd:.4f} from {what}, the object itself {at.low:.4f} to {at.high:.4f}")
+    return measured, outcomes, "\n".join(closing)
