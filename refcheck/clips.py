@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +19,20 @@ from numpy.typing import NDArray
 from PIL import Image as Pillow
 
 from refcheck.command import UserError
+from refcheck.filming import FPS, NOTES, PLAIN, Film, Filming, canvas_of, source_of
 from refcheck.output import RESULT, atomic, plain, withdraw
 from scenes.scene import Scene
 from simulators.device import NULL_REASONS, Rollouts
 from simulators.engines.loop import physics_digest, run
 from simulators.execute import InfrastructureError, Pool, run_range, spread
-from simulators.render import Canvas, Image, prepare
-from simulators.video import ClipError, contact_sheet, evenly_spaced, frames_of_clip, read_clip, source_image, write_clip
+from simulators.render import Image
+from simulators.video import contact_sheet, evenly_spaced, read_clip, write_clip
 
-FPS = 16.0
+__all__ = ["FPS", "canvas_of", "source_of"]  # of filming, where clips are made
 INDEX, SOURCE, SHEET = "clips.json", "source.png", "sheet.png"
 FOLDER, SCHEMA = "clips", "quincunx.clips/v1"
 A_TASK = 10  # most clips drawn by a worker at a time: they share a canvas and the frames before the release
 _FILE = re.compile(r"clips/[A-Za-z0-9_.-]+\.mp4")
-_PACKAGES = {"planar": "skia-python", "raster": "numba"}
 
 Advance = Callable[[int], Any]
 
@@ -103,16 +102,6 @@ def require_all(scene: Scene, rollouts: Rollouts, needed: Sequence[int] | NDArra
     return rollouts
 
 
-def canvas_of(scene: Scene) -> Canvas:
-    """Return a canvas of the scene's world, camera and light."""
-    return prepare(scene.renderer, scene.device.world(), scene.camera, scene.light)
-
-
-def source_of(scene: Scene) -> Image:
-    """Return the scene's source image, frame 0 of every clip, (H, W, 3)."""
-    return source_image(canvas_of(scene), scene.device.world())
-
-
 @dataclass(frozen=True)
 class _Task:
     """Some clips for one worker: rollouts by index, how each ended, and where its clip goes."""
@@ -122,15 +111,15 @@ class _Task:
     indices: tuple[int, ...]
     ends: tuple[tuple[int, int], ...]
     paths: tuple[Path, ...]
-    fps: float
+    film: Film
 
 
 def _render(task: _Task) -> list[int]:
     """Replay, draw and encode; return the frames of each clip."""
-    scene, canvas, frames = task.scene, canvas_of(task.scene), list[int]()
-    preludes: dict[float, Image] = {}
+    scene, frames = task.scene, list[int]()
+    filming = Filming(scene, task.film, task.seed)
     for index, end, path in zip(task.indices, task.ends, task.paths, strict=True):
-        again = run(scene.integrator, scene.device, task.seed, scene.stream, [index], fps=task.fps)
+        again = run(scene.integrator, scene.device, task.seed, scene.stream, [index], fps=task.film.rate)
         ended = int(again.fact[0]), int(again.null[0])
         if ended != end:
             raise InfrastructureError(
@@ -139,10 +128,13 @@ def _render(task: _Task) -> list[int]:
         if again.trajectories is None:
             raise InfrastructureError(f"rollout {index} of {scene.id} was run again and not recorded")
         try:
-            pictures = frames_of_clip(canvas, again.trajectories[0], task.fps, preludes=preludes)
-            frames.append(write_clip(path, pictures, task.fps))
-        except ClipError as error:
+            pictures, comment = filming.frames(index, again.trajectories[0]), task.film.comment(scene, index)
+            frames.append(write_clip(path, pictures, task.film.fps, filming.crf, comment))
+        except ValueError as error:
             raise InfrastructureError(f"the clip of rollout {index} of {scene.id} was not written: {error}") from error
+        if task.film.notes:
+            label = int(scene.outcome(again.fact)[0])
+            filming.notes(path, again, scene.outcomes[label] if label >= 0 else None)
     return frames
 
 
@@ -157,11 +149,11 @@ def render_clips(
     out: Path,
     *,
     names: Sequence[str] | None = None,
-    fps: float = FPS,
+    film: Film = PLAIN,
     pool: Pool | None = None,
     advance: Advance = _silent,
 ) -> list[Clip]:
-    """Write the clip of each of `rollouts` to `out/clips`, and `out/clips.json` that says what they are.
+    """Write the clip of each of `rollouts` to `out/clips`, notes beside it if `film` has them, and `out/clips.json`.
 
     A rollout is run again with recording, and must end as it did. `names` are file names without `.mp4`, by default the
     index. First the result of an earlier run goes, with the clips that its index lists. The index is written before
@@ -178,7 +170,7 @@ def render_clips(
         Clip(file, int(index), scene.outcomes[o] if o >= 0 else None, NULL_REASONS[null], 0)
         for file, index, o, null in zip(files, rollouts.index, outcome, rollouts.null, strict=True)
     ]
-    _write_index(out, described(scene, seed, fps, clips), complete=False)
+    _write_index(out, described(scene, seed, film, clips), complete=False)
     ends = [(int(f), int(n)) for f, n in zip(rollouts.fact, rollouts.null, strict=True)]
     workers = pool.workers if pool is not None else 1
     size = -(-len(files) // (workers * -(-len(files) // (workers * A_TASK)))) if files else 1  # every worker as many
@@ -189,13 +181,13 @@ def render_clips(
             tuple(int(i) for i in rollouts.index[at : at + size]),
             tuple(ends[at : at + size]),
             tuple(out / file for file in files[at : at + size]),
-            fps,
+            film,
         )
         for at in range(0, len(files), size)
     ]
     counts = [count for some in spread(pool, _render, tasks, lambda some: advance(len(some))) for count in some]
     clips = [replace(clip, frames=count) for clip, count in zip(clips, counts, strict=True)]
-    _write_index(out, described(scene, seed, fps, clips), complete=True)
+    _write_index(out, described(scene, seed, film, clips), complete=True)
     return clips
 
 
@@ -211,7 +203,7 @@ def _write_index(out: Path, index: dict[str, Any], *, complete: bool) -> None:
         path.write_text(json.dumps({**index, "complete": complete}, indent=2) + "\n", "utf-8")
 
 
-def described(scene: Scene, seed: int, fps: float, clips: Sequence[Clip]) -> dict[str, Any]:
+def described(scene: Scene, seed: int, film: Film, clips: Sequence[Clip]) -> dict[str, Any]:
     """Return what the index file says: the physics and the picture that make the clips, and one entry for each."""
     return plain(
         {
@@ -220,24 +212,13 @@ def described(scene: Scene, seed: int, fps: float, clips: Sequence[Clip]) -> dic
             "digest": physics_digest(scene.device, scene.integrator),
             "stream": scene.stream,
             "seed": seed,
-            "renderer": {"name": scene.renderer, "version": renderer_version(scene)},
+            **film.described(scene),
             "camera": scene.camera,
             "light": scene.light,
-            "fps": fps,
+            "fps": film.fps,
             "clips": clips,
         }
     )
-
-
-def renderer_version(scene: Scene) -> str:
-    """Return what drew: this package's version and that of the library it draws with."""
-    named = []
-    for package in ("quincunx", _PACKAGES[scene.renderer]):
-        try:
-            named.append(f"{package} {version(package)}")
-        except PackageNotFoundError:
-            named.append(f"{package} (not installed)")
-    return ", ".join(named)
 
 
 def check_folder(out: Path, files: Sequence[str] = ()) -> list[str]:
@@ -258,7 +239,8 @@ def check_folder(out: Path, files: Sequence[str] = ()) -> list[str]:
         raise refused
     if (out / FOLDER).exists() and not (out / FOLDER).is_dir():
         raise UserError(f"{out / FOLDER} is a file, and clips go to a folder of that name: give another folder with out=")
-    strangers = [file for file in files if file not in set(listed) and (out / file).exists()]
+    new = [Path(file).with_suffix(suffix) for file in files if file not in set(listed) for suffix in (".mp4", *NOTES)]
+    strangers = [file for file in new if (out / file).exists()]
     if strangers:
         more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
         raise UserError(
@@ -281,7 +263,8 @@ def forget(out: Path, files: Sequence[str] = ()) -> None:
         if path.name[1 : -len("-????????.mp4")] in stems:
             path.unlink(missing_ok=True)
     for file in listed:
-        (out / file).unlink(missing_ok=True)
+        for suffix in (".mp4", *NOTES):
+            (out / file).with_suffix(suffix).unlink(missing_ok=True)
     (out / INDEX).unlink(missing_ok=True)
 
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from refcheck import clips
 from refcheck.clips import SHEET, SOURCE, Clip
 from refcheck.command import Answer, Option, Request, UserError
+from refcheck.filming import FPS, Film, problems, shutter_of, source_of
 from refcheck.options import suggest
 from refcheck.output import RESULT
 from refcheck.running import RUNNING, pool_of, run_by
@@ -20,8 +21,11 @@ from scenes.load import SceneError, compose_scene, load_scene, raw_scene
 from scenes.scene import Scene
 from simulators.engines.loop import run as run_rollouts
 from simulators.execute import Pool
+from simulators.render import RENDERERS
 from simulators.render.canvas import Image
-from simulators.video import contact_sheet, read_clip
+from simulators.render.looks import LOOKS
+from simulators.video import MINIMUM, contact_sheet, read_clip
+from simulators.world import Camera
 
 SUMMARY = "clips of chosen rollouts, by index or by outcome; source images and contact sheets"
 OPTIONS = (
@@ -30,7 +34,24 @@ OPTIONS = (
     Option("count", "int", 1, "clips", low=1, high=10_000),
     Option("sheet", "bool", False, "one clip of every outcome of each scene, on a page; for any number of scenes"),
     Option("limit", "int", 5_000, "most rollouts to look through for an outcome", low=1, high=10_000_000),
-    Option("fps", "float", clips.FPS, "frames a second", low=1.0, high=120.0),
+    Option("look", "str", "studio", "how it is filmed", choices=tuple(LOOKS)),
+    Option("renderer", "str", "scene", "who draws: scene leaves it to the scene", choices=("scene", *RENDERERS)),
+    Option(
+        "shutter",
+        "float",
+        None,
+        "share of a frame's time in which light is gathered (0: sharp); else the look's",
+        low=0,
+        high=1,
+    ),
+    Option(
+        "variation", "int", 0, "which of the look's variations of camera, light and sensor all clips share", low=0, high=2**53
+    ),
+    Option("vary", "bool", False, "another variation for every clip, numbered by its rollout"),
+    Option("fps", "float", FPS, "frames a second", low=1.0, high=120.0),
+    Option("frames", "int", MINIMUM, "fewest frames of a clip; the final state is held", low=1, high=10_000),
+    Option("notes", "bool", True, "a track (poses, boxes, visibility) and what made it beside each clip"),
+    Option("masks", "bool", False, "segmentation and depth beside each clip too"),
     Option("seed", "int", 0, "seed of the launches", low=0, high=2**64 - 1),
     *RUNNING,
 )
@@ -49,16 +70,39 @@ def default_out(values: Mapping[str, Any], scenes: Sequence[str]) -> Path:
 
 def mistakes(values: Mapping[str, Any], scenes: Sequence[str], overrides: Sequence[str]) -> list[str]:
     """Return what is wrong with the values together, and an outcome that the scene does not have."""
-    problems = []
+    told = []
     if values["sheet"] and (values["index"] is not None or values["outcome"] is not None):
-        problems.append("sheet=true takes one clip of every outcome: leave index= and outcome= out")
+        told.append("sheet=true takes one clip of every outcome: leave index= and outcome= out")
     if values["index"] is not None and values["outcome"] is not None:
-        problems.append("index= and outcome= are both given: give one of them")
+        told.append("index= and outcome= are both given: give one of them")
     if len(scenes) > 1 and not values["sheet"]:
-        problems.append(f"{len(scenes)} scenes are asked for: give one with scene=, or add sheet=true")
+        told.append(f"{len(scenes)} scenes are asked for: give one with scene=, or add sheet=true")
     if values["outcome"] is not None and len(scenes) == 1 and not values["sheet"]:
-        problems += _unknown(values["outcome"], scenes[0], _outcomes(scenes[0], overrides))
-    return problems
+        told += _unknown(values["outcome"], scenes[0], _outcomes(scenes[0], overrides))
+    if values["vary"] and values["variation"]:
+        told.append("variation= and vary=true are both given: give one of them")
+    if values["masks"] and not values["notes"]:
+        told.append("masks=true needs the track that says whose they are: leave notes=false out")
+    try:
+        film_of(values)
+    except UserError as error:
+        told += error.problems
+    return told
+
+
+def film_of(values: Mapping[str, Any]) -> Film:
+    """Return how the values ask to film. Raises `UserError`."""
+    return Film(
+        look=values["look"],
+        renderer=None if values["renderer"] == "scene" else values["renderer"],
+        shutter=None if values["shutter"] is None else shutter_of(values["shutter"]),
+        variation=values["variation"],
+        each=values["vary"],
+        frames=values["frames"],
+        fps=values["fps"],
+        notes=values["notes"],
+        masks=values["masks"],
+    )
 
 
 def _outcomes(id: str, overrides: Sequence[str]) -> Sequence[str]:
@@ -80,14 +124,16 @@ def _unknown(outcome: str, id: str, outcomes: Sequence[str]) -> list[str]:
 def run(request: Request) -> Answer:
     """Find, replay, draw and encode what passed `mistakes`. Raises `UserError`, `InfrastructureError`."""
     values, out = request.values, request.out or default_out(request.values, request.scenes)
-    loaded = [run_by(load_scene(id, request.overrides), request.values["engine"]) for id in request.scenes]
+    loaded, film = [run_by(load_scene(id, request.overrides), values["engine"]) for id in request.scenes], film_of(values)
+    if told := [line for scene in loaded for line in problems(scene, film)]:
+        raise UserError(*told)
     with pool_of(values, request.out) as pool:
         if values["sheet"]:
-            return _pages(request, out, loaded, pool)
-        return _chosen(request, out, loaded[0], pool)
+            return _pages(request, out, loaded, film, pool)
+        return _chosen(request, out, loaded[0], film, pool)
 
 
-def _chosen(request: Request, out: Path, scene: Scene, pool: Pool | None) -> Answer:
+def _chosen(request: Request, out: Path, scene: Scene, film: Film, pool: Pool | None) -> Answer:
     values, count, seed = request.values, request.values["count"], request.values["seed"]
     if values["outcome"] is None:
         first = values["index"] or 0
@@ -101,16 +147,17 @@ def _chosen(request: Request, out: Path, scene: Scene, pool: Pool | None) -> Ans
         with request.progress(f"look for {values['outcome']}", count) as advance:
             found = clips.search(scene, seed, needed, limit=values["limit"], pool=pool, advance=advance)
         rollouts = clips.require_all(scene, found, needed, values["limit"])
+    source = source_of(scene, film, seed, int(rollouts.index[0]))  # before any clip: it may not be possible to draw it so
     with request.progress(f"draw {scene.id}", count) as advance:
-        made = clips.render_clips(scene, seed, rollouts, out, fps=values["fps"], pool=pool, advance=advance)
-    clips.write_png(out / SOURCE, clips.source_of(scene))
+        made = clips.render_clips(scene, seed, rollouts, out, film=film, pool=pool, advance=advance)
+    clips.write_png(out / SOURCE, source)
     shown = made[:SHEET_ROWS]
     clips.write_png(out / SHEET, clips.rows_sheet([out / clip.file for clip in shown], [_label(clip) for clip in shown]))
-    result = {"scene": scene.id, **clips.described(scene, seed, values["fps"], made), "source": SOURCE, "sheet": SHEET}
+    result = {"scene": scene.id, **clips.described(scene, seed, film, made), "source": SOURCE, "sheet": SHEET}
     return Answer(_without_origin(result), (_table(scene.id, made, out), f"{out / SHEET} shows them"))
 
 
-def _pages(request: Request, out: Path, loaded: Sequence[Scene], pool: Pool | None) -> Answer:
+def _pages(request: Request, out: Path, loaded: Sequence[Scene], film: Film, pool: Pool | None) -> Answer:
     values, seed, results, tables, pages = request.values, request.values["seed"], [], list[Any](), list[Image]()
     for scene in loaded:
         clips.check_folder(folder := out / scene.id.replace("/", "-"))
@@ -124,15 +171,16 @@ def _pages(request: Request, out: Path, loaded: Sequence[Scene], pool: Pool | No
             needed = np.full(len(scene.outcomes), values["count"])
             found = clips.search(scene, seed, needed, limit=values["limit"], pool=pool, advance=advance)
         rollouts = found[np.argsort(scene.outcome(found.fact), kind="stable")]
+        source = source_of(scene, film, seed, int(rollouts.index[0]) if len(rollouts) else 0)
         with request.progress(f"draw {scene.id}", len(rollouts)) as advance:
-            made = clips.render_clips(scene, seed, rollouts, folder, fps=values["fps"], pool=pool, advance=advance)
-        source = clips.source_of(scene)
+            made = clips.render_clips(scene, seed, rollouts, folder, film=film, pool=pool, advance=advance)
         clips.write_png(folder / SOURCE, source)
-        page = page_of(scene, source, [folder / clip.file for clip in made], rollouts.end.pos, made)
+        cameras = [film.shot(scene, seed, clip.index).camera for clip in made]
+        page = page_of(scene, source, [folder / clip.file for clip in made], rollouts.end.pos, made, cameras)
         clips.write_png(folder / SHEET, page)
         pages.append(page)
         missing = [label for label in scene.outcomes if label not in {clip.outcome for clip in made}]
-        described = _without_origin(clips.described(scene, seed, values["fps"], made))
+        described = _without_origin(clips.described(scene, seed, film, made))
         results.append({"folder": folder.name, **described, "source": SOURCE, "sheet": SHEET, "missing": missing})
         tables.append(_table(scene.id, made, folder))
         if missing:
@@ -141,13 +189,15 @@ def _pages(request: Request, out: Path, loaded: Sequence[Scene], pool: Pool | No
     return Answer({"scenes": results, "sheet": SHEET}, (*tables, f"{out / SHEET} shows them"))
 
 
-def page_of(scene: Scene, source: Image, paths: Sequence[Path], ends: np.ndarray, made: Sequence[Clip]) -> Image:
+def page_of(
+    scene: Scene, source: Image, paths: Sequence[Path], ends: np.ndarray, made: Sequence[Clip], cameras: Sequence[Camera]
+) -> Image:
     """Return the source image and the last picture of each clip, with a closer look at what moves (`ends` (n, B, 3) [m])."""
     loose = list(scene.device.world().loose)
     images, labels = [source], [f"{scene.id}: source image"]
-    for path, end, clip in zip(paths, ends, made, strict=True):
+    for path, end, clip, camera in zip(paths, ends, made, cameras, strict=True):
         *_, last = read_clip(path)
-        images.append(clips.with_closer_look(last, scene.camera.project(end[loose])))
+        images.append(clips.with_closer_look(last, camera.project(end[loose])))
         labels.append(_label(clip))
     return contact_sheet(images, COLUMNS, labels, WIDTH)
 

@@ -29,6 +29,7 @@ from simulators.render.canvas import Canvas, Image, nominal_state, refuse_blank
 from simulators.world import World
 
 T = TypeVar("T")
+MINIMUM = 49  # frames of a clip
 CRF = 16  # of x264: no loss that the eye sees
 _BT709 = ["-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv"]
 
@@ -58,12 +59,12 @@ class ClipInfo:
     pixel_format: str
 
 
-def write_clip(path: str | Path, frames: Iterable[Image], fps: float, crf: int = CRF) -> int:
+def write_clip(path: str | Path, frames: Iterable[Image], fps: float, crf: int = CRF, comment: str = "") -> int:
     """Stream `frames` (H, W, 3) to an H.264 file and return how many it holds, as counted by decoding it again.
 
-    yuv420p, constant rate, index at the front; `crf` is x264's: 0 loses nothing, 51 most. The file appears whole or not at
-    all. Raises `ClipError` for no frames, odd or changing sizes, a frame of one colour or black, a failing encoder, or a count
-    that differs when read back.
+    yuv420p, constant rate, index at the front; `crf` is x264's: 0 loses nothing, 51 most; `comment` goes into the
+    file's own metadata. The file appears whole or not at all. Raises `ClipError` for no frames, odd or changing sizes, a frame
+    of one colour or black, a failing encoder, or a count that differs when read back.
     """
     target = Path(path)
     if target.suffix.lower() != ".mp4":
@@ -84,7 +85,7 @@ def write_clip(path: str | Path, frames: Iterable[Image], fps: float, crf: int =
     os.close(handle)
     part = Path(name)
     try:
-        sent = _encode(part, chain([first], pending), first.shape, fps, crf)
+        sent = _encode(part, chain([first], pending), first.shape, fps, crf, comment)
         held = sum(1 for _ in read_clip(part, limits=Limits(size=2**62, pixels=width * height, frames=sent + 1)))
         if held != sent:
             raise ClipError(f"{target}: {sent} frames were sent to the encoder and {held} came back")
@@ -112,7 +113,7 @@ def _check_frame(frame: Image, shape: tuple[int, ...], number: int) -> None:
         raise ClipError(str(error)) from error
 
 
-def _encode(path: Path, frames: Iterable[Image], shape: tuple[int, ...], fps: float, crf: int) -> int:
+def _encode(path: Path, frames: Iterable[Image], shape: tuple[int, ...], fps: float, crf: int, comment: str) -> int:
     height, width = shape[:2]
     rate = str(Fraction(fps).limit_denominator(100_000))
     command = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-v", "error", "-nostdin", "-f", "rawvideo", "-pix_fmt", "rgb24"]
@@ -134,6 +135,7 @@ def _encode(path: Path, frames: Iterable[Image], shape: tuple[int, ...], fps: fl
     command += ["-vf", "scale=out_color_matrix=bt709:out_range=tv:flags=accurate_rnd+full_chroma_int", "-pix_fmt", "yuv420p"]
     # one thread: the bytes must not depend on the machine's cores, and clips are encoded side by side
     command += [*_BT709, "-r", rate, "-threads", "1", "-movflags", "+faststart", "-fflags", "+bitexact", "-f", "mp4"]
+    command += ["-metadata", f"comment={comment}"] if comment else []
     sent = 0
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen([*command, f"file:{path}"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log)
@@ -251,18 +253,24 @@ def source_image(canvas: Canvas, world: World) -> Image:
     return image
 
 
-def clip_length(frames: int, minimum: int = 49, hold: float = 1 / 8) -> int:
+def clip_length(frames: int, minimum: int = MINIMUM, hold: float = 1 / 8) -> int:
     """Return how many frames a clip of a trajectory of `frames` has, so that its last state fills at least a `hold` of it."""
     if frames < 1 or not 0.0 <= hold < 1.0:
         raise ValueError(f"a clip needs a frame and a `hold` in [0, 1), got {frames} and {hold}")
     return max(minimum, frames, math.ceil((frames - 1) / (1.0 - hold) - 1e-9))
 
 
+def rows_of_clip(count: int, shutter: Shutter = STILL, minimum: int = MINIMUM, hold: float = 1 / 8) -> list[int]:
+    """Return for each frame of a clip the row it shows of a trajectory of `count`, the last one held (see `clip_length`)."""
+    rows = [*range(0, count - 1, shutter.stride), count - 1]
+    return rows + [count - 1] * (clip_length(len(rows), minimum, hold) - len(rows))
+
+
 def frames_of_clip(
     canvas: Canvas,
     trajectory: State,
     fps: float,
-    minimum: int = 49,
+    minimum: int = MINIMUM,
     hold: float = 1 / 8,
     preludes: dict[float, Image] | None = None,
     shutter: Shutter = STILL,
@@ -282,10 +290,12 @@ def frames_of_clip(
         )
     image = canvas.background
     kept = {} if preludes is None else preludes
-    last = len(trajectory) - 1
-    rows = [*range(0, last, shutter.stride), last]
-    for row in rows:
+    last, shown = len(trajectory) - 1, -1
+    for row in rows_of_clip(len(trajectory), shutter, minimum, hold):
         time = float(trajectory.time[row])
+        if row == shown:
+            yield image
+            continue
         if row == last:
             image = canvas.frame(trajectory, row)
         elif time >= 0.0:
@@ -294,8 +304,7 @@ def frames_of_clip(
             if time not in kept:
                 kept[time] = exposed(canvas, trajectory, row, shutter.samples)
             image = kept[time]
-        yield image
-    for _ in range(clip_length(len(rows), minimum, hold) - len(rows)):
+        shown = row
         yield image
 
 

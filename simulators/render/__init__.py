@@ -7,9 +7,10 @@ from typing import Literal
 from simulators.render.canvas import Canvas, Image, Region, nominal_state, refuse_blank
 from simulators.world import Camera, Light, Vec3, World
 
-__all__ = ["Canvas", "Image", "Region", "Renderer", "prepare"]
+__all__ = ["RENDERERS", "Canvas", "Image", "Region", "Renderer", "prepare"]
 
-Renderer = Literal["planar", "raster"]
+Renderer = Literal["planar", "raster", "photoreal"]
+RENDERERS: tuple[Renderer, ...] = ("planar", "raster", "photoreal")
 
 
 def prepare(renderer: Renderer, world: World, camera: Camera, light: Light, backdrop: Vec3 | None = None) -> Canvas:
@@ -29,7 +30,11 @@ def prepare(renderer: Renderer, world: World, camera: Camera, light: Light, back
         from simulators.render.raster import RasterCanvas
 
         canvas = RasterCanvas(world, camera, light, backdrop)
+    elif renderer == "photoreal":
+        from simulators.render.photoreal import PhotorealCanvas
+
+        canvas = PhotorealCanvas(world, camera, light, backdrop)
     else:
-        raise ValueError(f"`renderer` must be 'planar' or 'raster', got {renderer!r}")
+        raise ValueError(f"`renderer` must be one of {', '.join(RENDERERS)}, got {renderer!r}")
     refuse_blank(canvas.frame(nominal_state(world), 0), "the nominal picture")
     return canvas

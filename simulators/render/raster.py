@@ -57,12 +57,8 @@ class RasterCanvas:
     def __init__(self, world: World, camera: Camera, light: Light, backdrop: Vec3 | None = None) -> None:
         if not 0.0 <= light.softness < 0.8:
             raise ValueError(f"`softness` must be in [0, 0.8) radians, got {light.softness}")
-        right, down, forward = camera.axes()
-        scale = camera.height / (2.0 * np.tan(camera.fov / 2.0) if camera.view_height is None else camera.view_height)
         self._width, self._height = camera.width, camera.height
-        self._camera = np.concatenate(
-            [camera.position, right, down, forward, [scale, float(camera.view_height is not None), camera.width, camera.height]]
-        )
+        self._camera = camera_row(camera)
         direction = np.asarray(light.direction, float) / np.linalg.norm(light.direction)
         behind = _BACKDROP if backdrop is None else linear(backdrop) - 0.08
         self._light = np.array([*direction, np.tan(light.softness), light.ambient, world.scale, *behind])
@@ -74,7 +70,7 @@ class RasterCanvas:
             np.array([b.position for b in world.fixed], float).reshape(-1, 3),
             np.array([b.quaternion for b in world.fixed], float).reshape(-1, 4),
         )
-        rects = self._rects(prims)
+        rects = rectangles(self._camera, prims, world.scale)
         self._fixed = _Posed(fixed.kinds, prims, rects, fixed.groups(prims, rects))
         shape = (camera.height, camera.width)
         self._depth = np.full((*shape, kernels.SAMPLES), np.inf)
@@ -117,7 +113,7 @@ class RasterCanvas:
 
     def _posed(self, state: State, row: int) -> _Posed:
         prims = self._moving.place(state.pos[row], state.quat[row])
-        rects = self._rects(prims)
+        rects = rectangles(self._camera, prims, self._light[5])
         groups = self._moving.groups(prims, rects, len(self._fixed.prims))
         return _Posed(self._moving.kinds, prims, rects, groups)
 
@@ -139,23 +135,33 @@ class RasterCanvas:
                 x0, y0, x1, y1 = min(x0, a), min(y0, b), max(x1, c), max(y1, d)
         return clip_region((int(x0), int(y0), int(x1), int(y1)), self._width, self._height)
 
-    def _rects(self, prims: Array) -> NDArray[np.int64]:
-        """Return for each primitive the pixels (n, 4) that it can cover: its box's corners, projected."""
-        signs = np.array([[i, j, k] for i in (-1, 1) for j in (-1, 1) for k in (-1, 1)], float)
-        axes = prims[:, 3:12].reshape(-1, 3, 3)
-        local = signs[None] * prims[:, None, 12:15]
-        corners = prims[:, None, :3] + np.sum(axes[:, None] * local[:, :, None, :], axis=-1)
-        offset = corners - self._camera[:3]
-        right, down, forward = (np.sum(offset * self._camera[i : i + 3], axis=-1) for i in (3, 6, 9))
-        rects = np.tile(np.array([0, 0, self._width, self._height], np.int64), (len(prims), 1))
-        perspective = self._camera[13] == 0.0
-        near = 1e-3 * self._light[5]
-        safe = np.all(forward > near, axis=1) if perspective else np.ones(len(prims), bool)
-        depth = np.where(forward > near, forward, near) if perspective else np.ones_like(forward)
-        x = self._width / 2 + right / depth * self._camera[12]
-        y = self._height / 2 + down / depth * self._camera[12]
-        for column, value, size, grow in ((0, x, self._width, -1), (1, y, self._height, -1)):
-            low, high = np.floor(value.min(axis=1)) + grow, np.ceil(value.max(axis=1)) - grow
-            rects[:, column] = np.where(safe, np.clip(low, 0, size), rects[:, column])
-            rects[:, column + 2] = np.where(safe, np.clip(high, 0, size), rects[:, column + 2])
-        return rects
+
+def camera_row(camera: Camera) -> Array:
+    """Return the camera as `raster_kernels` reads it."""
+    right, down, forward = camera.axes()
+    scale = camera.height / (2.0 * np.tan(camera.fov / 2.0) if camera.view_height is None else camera.view_height)
+    flat = float(camera.view_height is not None)
+    return np.concatenate([camera.position, right, down, forward, [scale, flat, camera.width, camera.height]])
+
+
+def rectangles(camera: Array, prims: Array, unit: float) -> NDArray[np.int64]:
+    """Return for each primitive the pixels (n, 4) that it can cover: its box's corners, projected. `unit` is a length [m]."""
+    width, height = int(camera[14]), int(camera[15])
+    signs = np.array([[i, j, k] for i in (-1, 1) for j in (-1, 1) for k in (-1, 1)], float)
+    axes = prims[:, 3:12].reshape(-1, 3, 3)
+    local = signs[None] * prims[:, None, 12:15]
+    corners = prims[:, None, :3] + np.sum(axes[:, None] * local[:, :, None, :], axis=-1)
+    offset = corners - camera[:3]
+    right, down, forward = (np.sum(offset * camera[i : i + 3], axis=-1) for i in (3, 6, 9))
+    rects = np.tile(np.array([0, 0, width, height], np.int64), (len(prims), 1))
+    perspective = camera[13] == 0.0
+    near = 1e-3 * unit
+    safe = np.all(forward > near, axis=1) if perspective else np.ones(len(prims), bool)
+    depth = np.where(forward > near, forward, near) if perspective else np.ones_like(forward)
+    x = width / 2 + right / depth * camera[12]
+    y = height / 2 + down / depth * camera[12]
+    for column, value, size, grow in ((0, x, width, -1), (1, y, height, -1)):
+        low, high = np.floor(value.min(axis=1)) + grow, np.ceil(value.max(axis=1)) - grow
+        rects[:, column] = np.where(safe, np.clip(low, 0, size), rects[:, column])
+        rects[:, column + 2] = np.where(safe, np.clip(high, 0, size), rects[:, column + 2])
+    return rects

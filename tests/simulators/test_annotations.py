@@ -7,7 +7,7 @@ import pytest
 from test_render import WORLDS, scattered
 
 from simulators.render import prepare
-from simulators.render.annotations import camera_matrix, track
+from simulators.render.annotations import camera_matrix, motion
 from simulators.world import Light
 
 
@@ -25,7 +25,7 @@ def test_the_matrix_is_the_camera(name):
 def test_a_body_is_inside_its_box(name):
     world, camera = WORLDS[name]
     states = scattered(world, 6, 31)
-    canvas, told = prepare(name.split("-")[0], world, camera, Light(ambient=1.0)), track(world, camera, states)
+    canvas, told = prepare(name.split("-")[0], world, camera, Light(ambient=1.0)), motion(world, camera, states)
     seen = 0
     for row in range(len(states)):
         for body in range(len(world.moving)):
@@ -46,7 +46,7 @@ def test_a_body_is_inside_its_box(name):
 
 def test_a_track_is_saved_and_read_without_pickles(tmp_path):
     world, camera = WORLDS["raster"]
-    told = track(world, camera, scattered(world, 3, 5))
+    told = motion(world, camera, scattered(world, 3, 5))
     np.savez_compressed(tmp_path / "track.npz", **told)
     with np.load(tmp_path / "track.npz", allow_pickle=False) as kept:
         assert set(kept) == set(told)
