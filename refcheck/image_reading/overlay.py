@@ -28,8 +28,9 @@ def overlay(picture: Picture, marks: Marks, lines: list[str], ruler: bool = Fals
         for number, (x, y) in enumerate(np.asarray(points)):
             # Pixel centres lie at .5; four more bits of the place for half a pixel to show.
             at = (round((x - 0.5) * 16), round((y - 0.5) * 16))
-            cv2.circle(image, at, (5 if few else 2) * 16, (0, 0, 0), 3 if few else 2, cv2.LINE_AA, 4)
-            cv2.circle(image, at, (5 if few else 2) * 16, colour, 1, cv2.LINE_AA, 4)
+            if few:
+                cv2.circle(image, at, 5 * 16, (0, 0, 0), 3, cv2.LINE_AA, 4)
+            cv2.circle(image, at, 5 * 16 if few else 16, colour, 1 if few else -1, cv2.LINE_AA, 4)
             if few and len(points) > 1:
                 place = (round(x) + 8, round(y) - 6)
                 for shade, thick in (((0, 0, 0), 3), (colour, 1)):
