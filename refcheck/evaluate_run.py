@@ -132,8 +132,8 @@ def _judge(target: Target, slot: Slot, model: str, settings: str, read: Read) ->
     if path is None:
         raise ValueError(f"slot {slot.scene}, {slot.repeat} has no clip to judge")
     try:
-        clip = clip_info(path)
         verdict = read(path)
+        clip = verdict.clip or clip_info(path)
     except ClipError as error:
         return _entry(targets, slot, model, settings, BROKEN, str(error))
     except OSError as error:  # also a call that failed, which brings its code

@@ -29,7 +29,7 @@ from refcheck.labels import decided
 from refcheck.tally import Reading
 from simulators.render.canvas import Image
 from simulators.sampling import VALUES, generator
-from simulators.video import ClipError, clip_info, evenly_spaced, read_clip
+from simulators.video import ClipError, ClipInfo, clip_info, evenly_spaced, read_clip
 
 Protocol = Literal["pawbench", "calibench"]
 Frames = Literal["eight", "rate"]
@@ -90,8 +90,8 @@ def jpeg(image: Image) -> bytes:
     return buffer.getvalue()
 
 
-def evidence(path: Path, source: Image | None, how: Frames | Literal["last"]) -> tuple[list[bytes], str]:
-    """Return the pictures of a clip as JPEG, the source image first where there is one, and words for what they are.
+def evidence(path: Path, source: Image | None, how: Frames | Literal["last"]) -> tuple[list[bytes], str, ClipInfo]:
+    """Return the pictures of a clip as JPEG, the source image first where there is one; words for what they are; its size.
 
     Raises `ClipError` for a clip that cannot be read.
     """
@@ -102,8 +102,8 @@ def evidence(path: Path, source: Image | None, how: Frames | Literal["last"]) ->
     which = f"frames {', '.join(str(index + 1) for index in wanted)} of {info.frames}, in the order of time"
     told = "the last frame of the clip" if how == "last" else f"{which}; the last is the clip's last"
     if source is not None:
-        return [jpeg(source), *images], f"first the source image, which the clip starts from; then {told}."
-    return images, f"{told}."
+        return [jpeg(source), *images], f"first the source image, which the clip starts from; then {told}.", info
+    return images, f"{told}.", info
 
 
 class Replies:
@@ -135,11 +135,15 @@ class Replies:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A reading with the trust audit beside it: `trust` its status and axes, or `trust_failure` why there is none."""
+    """A reading with the trust audit beside it: `trust` its status and axes, or `trust_failure` why there is none.
+
+    `clip` is what was decoded, where the judge tells.
+    """
 
     reading: Reading
     trust: dict[str, str] | None = None
     trust_failure: str | None = None
+    clip: ClipInfo | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,15 +168,16 @@ class VlmJudge:
         """Return the reading and, by PAWBench's protocol, the trust audit. A failing audit leaves the reading as it is."""
         clip = fingerprint(path)
         if self.protocol == "calibench":
-            images, told = evidence(path, None, "last" if self.item.last_frame else self.frames)
-            return Verdict(_voted([self._readout(clip, images, told, f"vote-{k + 1}") for k in range(VOTES)]))
-        images, told = evidence(path, self.source, self.frames)
+            images, told, info = evidence(path, None, "last" if self.item.last_frame else self.frames)
+            votes = [self._readout(clip, images, told, f"vote-{k + 1}") for k in range(VOTES)]
+            return Verdict(_voted(votes), clip=info)
+        images, told, info = evidence(path, self.source, self.frames)
         reading = _voted([self._readout(clip, images, told, "readout")])
         try:
             said, _ = self._ask(clip, images, "trust", rubrics.trust_prompt(self.item, told), rubrics.parse_trust)
         except CallError as error:
-            return Verdict(reading, trust_failure=error.code)
-        return Verdict(reading, {"status": said.status, **{axis: getattr(said, axis) for axis in rubrics.AXES}})
+            return Verdict(reading, trust_failure=error.code, clip=info)
+        return Verdict(reading, {"status": said.status, **{axis: getattr(said, axis) for axis in rubrics.AXES}}, clip=info)
 
     def order(self, clip: str, call: str) -> tuple[str, ...]:
         """Return the labels in the order that one call shows them in."""

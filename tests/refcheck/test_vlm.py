@@ -78,10 +78,10 @@ def test_frames_are_those_of_the_protocol():
 def test_the_source_image_comes_first_and_pictures_are_small(tmp_path):
     wide = np.random.Generator(np.random.Philox(0)).integers(0, 255, (8, 8, 3), np.uint8).repeat(60, 0).repeat(104, 1)
     write_clip(tmp_path / "wide.mp4", [wide] * 3 + [255 - wide] * 6, 16.0)
-    images, told = evidence(tmp_path / "wide.mp4", SOURCE, "eight")
+    images, told, info = evidence(tmp_path / "wide.mp4", SOURCE, "eight")
     sizes = [Image.open(io.BytesIO(image)).size for image in images]
     assert sizes == [(64, 48)] + [(768, 443)] * 8
-    assert told.startswith("first the source image") and "of 9" in told
+    assert told.startswith("first the source image") and "of 9" in told and info.frames == 9
     assert {Image.open(io.BytesIO(image)).format for image in images} == {"JPEG"}
 
 
