@@ -5,15 +5,15 @@ It refuses to know how an outcome could be drawn: the picture changes the device
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.random import Generator, Philox
-from rich.table import Table
 
+from refcheck import bias_tables as tables
 from refcheck import clips, metrics
 from refcheck.anytime import DistanceInterval, distance_interval
 from refcheck.command import COMPLETED, NOT_MET, Answer, Option, Request, UserError
@@ -42,16 +42,16 @@ SUMMARY = "measure a source image and simulate what it implies"
 OPTIONS = (
     Option("image", "path", None, "the picture, PNG, JPEG or WebP; by default the scene's own source image"),
     Option("annotations", "path", None, "points marked by hand (JSON), instead of what is found; template=true writes one"),
-    Option("template", "bool", False, "write out/annotations.json and a picture of it to correct by hand, and measure nothing"),
-    Option("camera", "str", None, "whether the scene's camera took it; by default yes for its own image", choices=("scene", "unknown")),
+    Option("template", "bool", False, "write annotations.json and a picture of it to correct by hand; measure nothing"),
+    Option("camera", "str", None, "whose took it; by default the scene's for its own image", choices=("scene", "unknown")),
     Option("tally", "path", None, "real throws of the pictured object: JSON, a count for each outcome"),
-    Option("n", "int", 40_000, "rollouts of the pictured device, and of the scene's; a quarter for each measure alone", low=1_000, high=10**8),
+    Option("n", "int", 40_000, "rollouts of the pictured device, as many of the scene's", low=1_000, high=10**8),
     Option("draws", "int", 39, "ways the picture may be meant, drawn from its uncertainty; 39 give 95 %", low=9, high=999),
     Option("epsilon", "float", None, "distance that matters, by default the scene's own", low=1e-4, high=0.99),
     Option("seed", "int", 0, "seed of launches and of uncertainty", low=0, high=2**64 - 1),
     *RUNNING,
     Option("require", "str", None, "exit with status 1 unless the picture is", choices=("faithful", "decided")),
-)  # fmt: skip
+)
 USES_SCENES = "one"
 OVERLAY, ANNOTATIONS, TEMPLATE = "measured.png", "annotations.json", "template.png"
 LEVEL = 0.95
@@ -113,11 +113,27 @@ class Bias:
     throws: Throws | None = None
 
 
-def count(scene: Scene, device: Device, seed: int, first: int, n: int, pool: Pool | None = None) -> tuple[Array, int]:
-    """Return outcome counts (k,) and nulls of `n` rollouts of `device` from index `first` of the scene's own launches."""
+@dataclass(frozen=True)
+class Pictured:
+    """A device as a picture has it, and which fact each of its facts (f,) is there; None where it is the same one."""
+
+    device: Device
+    fact: tuple[int, ...] | None = None
+
+
+def pictured(kind: Kind, device: Device, values: Values) -> Pictured:
+    """Return `device` with these of its measures changed. Raises `ValueError` where that is no device."""
+    relabel = getattr(kind, "relabel", None)
+    fact = None if relabel is None or not values else tuple(relabel(device, values).tolist())
+    return Pictured(kind.put(device, values), fact)
+
+
+def count(scene: Scene, shown: Pictured, seed: int, first: int, n: int, pool: Pool | None = None) -> tuple[Array, int]:
+    """Return outcome counts (k,) and nulls of `n` rollouts of a device from index `first` of the scene's own launches."""
     counts, nulls = np.zeros(len(scene.outcomes)), 0
-    for part in run_range(scene.integrator, device, seed, scene.stream, first, first + n, pool):
-        outcome = scene.outcome(part.fact)
+    table = None if shown.fact is None else np.array([*shown.fact, -1])
+    for part in run_range(scene.integrator, shown.device, seed, scene.stream, first, first + n, pool):
+        outcome = scene.outcome(part.fact if table is None else table[part.fact])
         counts += np.bincount(outcome[outcome >= 0], minlength=len(counts))
         nulls += int((outcome < 0).sum())
     return counts, nulls
@@ -154,8 +170,8 @@ def between(counts: Array) -> Array:
 def radius(counts: Array, generator: Generator, redraws: int = 2000) -> float:
     """Return what TVD(p^, p) stays below at `LEVEL`, by redrawing: |TVD(p^, q) - TVD(p, q)| is no larger for any q."""
     n = int(counts.sum())
-    again = generator.multinomial(n, counts / n, size=redraws)
-    return float(np.quantile(np.abs(again / n - counts / n).sum(1) / 2.0, LEVEL))
+    again = generator.multinomial(n, counts / counts.sum(), size=redraws)
+    return float(np.quantile(np.abs(again / n - counts / counts.sum()).sum(1) / 2.0, LEVEL))
 
 
 def measure_bias(
@@ -186,7 +202,7 @@ def measure_bias(
     devices, impossible = [], list[str]()
     for one in drawn:
         try:
-            devices.append(kind.put(device, one))
+            devices.append(pictured(kind, device, one))
         except ValueError as error:
             impossible.append(str(error).splitlines()[0])
     if len(devices) < 0.8 * draws:
@@ -195,13 +211,13 @@ def measure_bias(
         devices = devices[:1]  # what was measured is a word or a count: nothing is left to vary
     each = max(1, n // len(devices))
     table, nulls = np.zeros((len(devices), len(q))), 0
-    for index, one in enumerate(devices):
-        table[index], null = count(scene, one, seed, index * each, each, pool)
+    for index, shown_device in enumerate(devices):
+        table[index], null = count(scene, shown_device, seed, index * each, each, pool)
         nulls += null
         advance(each)
     if nulls > 0.5 * each * len(devices) or table.sum(1).min() < 1:
         raise UserError(f"{nulls} of {each * len(devices)} rollouts of the pictured device end in no outcome")
-    own, _ = count(scene, device, seed, 0, n, pool)
+    own, _ = count(scene, Pictured(device), seed, 0, n, pool)
     advance(n)
     shares, reach = between(table), radius(table.sum(0), generator)
     distances = np.abs(shares - q).sum(1) / 2.0
@@ -249,15 +265,15 @@ def _measures(
 ) -> tuple[Measure, ...]:
     """Return every measure with its shift: the scene's device with that one alone as the picture has it."""
     of_scene = kind.of_device(scene.device)
-    own, _ = count(scene, scene.device, seed, 0, n, pool)
+    own, _ = count(scene, Pictured(scene.device), seed, 0, n, pool)
     measures = []
     for name, value in values.items():
         shift = noise = float("nan")
         try:
-            alone, _ = count(scene, kind.put(scene.device, {name: value}), seed, 0, n, pool)
+            alone, _ = count(scene, pictured(kind, scene.device, {name: value}), seed, 0, n, pool)
             if alone.sum() and own.sum():
                 shift = float(np.abs(alone / alone.sum() - own / own.sum()).sum() / 2.0)
-                noise = float(np.sqrt(2.0)) * radius(own + alone, generator) * float(np.sqrt(2.0))
+                noise = float(np.sqrt(2.0)) * radius((own + alone) / 2.0, generator)
         except ValueError:
             pass  # alone it makes no device; together with the others it may, and its shift stays unknown
         advance(n)
@@ -330,7 +346,7 @@ def run(request: Request) -> Answer:
         name = Path(values["image"]).name
     camera = values["camera"] or ("scene" if values["image"] is None else "unknown")
     needed, size = kind.marks(scene.device), (picture.shape[1], picture.shape[0])
-    seen_by = clips_camera(scene, size) if camera == "scene" else None
+    seen_by = _camera(scene, size) if camera == "scene" else None
     if values["template"]:
         return _template(request, scene, kind, picture, factor)
     marks = None
@@ -368,20 +384,14 @@ def run(request: Request) -> Answer:
             f"{one.name}: {_figure(one.value)} {one.unit} (sd {_figure(one.sigma)}); the scene has {_figure(one.scene)}"
             for one in bias.measures
         ]
-        clips.write_png(request.out / OVERLAY, overlay(picture, marks, [*said, _verdict(bias)]))
+        clips.write_png(request.out / OVERLAY, overlay(picture, marks, [*said, tables.verdict(bias)]))
         result["overlay"] = OVERLAY
-    met = (
-        values["require"] is None
-        or bias.verdict == "faithful"
-        or (values["require"] == "decided" and bias.verdict != "unclear")
-    )
-    return Answer(result, _tables(bias), COMPLETED if met else NOT_MET)
+    met = {None: True, "faithful": bias.verdict == "faithful", "decided": bias.verdict != "unclear"}[values["require"]]
+    return Answer(result, tables.tables(bias), COMPLETED if met else NOT_MET)
 
 
-def clips_camera(scene: Scene, size: tuple[int, int]) -> Any:
+def _camera(scene: Scene, size: tuple[int, int]) -> Any:
     """Return the scene's camera at the size of the picture. Raises `UserError` for another shape."""
-    from dataclasses import replace
-
     own = scene.camera
     if abs(size[0] * own.height - size[1] * own.width) > max(own.height, own.width):
         raise UserError(
@@ -409,38 +419,4 @@ def _template(request: Request, scene: Scene, kind: Kind, picture: Picture, fact
 
 def _fitting(scene: Scene, size: tuple[int, int]) -> Any:
     """Return the scene's camera for a picture of another shape: its height filled as in the scene's own."""
-    from dataclasses import replace
-
     return replace(scene.camera, width=size[0], height=size[1])
-
-
-def _figure(value: Any) -> str:
-    if value is None or isinstance(value, str):
-        return value or "-"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {number}" for name, number in value.items())
-    return " ".join(f"{one:.4g}" for one in np.atleast_1d(value))
-
-
-def _verdict(bias: Bias) -> str:
-    text = f"{bias.verdict}: TVD from the reference {bias.tvd:.4f}, between {bias.lower:.4f} and {bias.upper:.4f}; it matters from {bias.epsilon:g}"
-    return text + (f"; by {', '.join(bias.to_blame)}" if bias.to_blame else "")
-
-
-def _tables(bias: Bias) -> tuple[Any, ...]:
-    measured = Table(title=f"{bias.scene}: measured in {bias.picture} (by {bias.read_by})", title_justify="left")
-    for name in ("measure", "unit", "picture", "sd", "scene", "shift alone", "of chance"):
-        measured.add_column(name)
-    for one in bias.measures:
-        shift = [f"{x:.4f}" if np.isfinite(x) else "-" for x in (one.shift, one.noise)]
-        measured.add_row(one.name, one.unit, _figure(one.value), _figure(one.sigma), _figure(one.scene), *shift)
-    outcomes = Table(title=f"what it implies ({bias.n} rollouts of {bias.draws} draws)", title_justify="left")
-    for name in ("outcome", "reference", "scene's device", "picture", "from", "to"):
-        outcomes.add_column(name)
-    for row in zip(bias.outcomes, bias.q, bias.q_scene, bias.q_image, bias.q_image_low, bias.q_image_high, strict=True):
-        outcomes.add_row(row[0], *(f"{x:.4f}" for x in row[1:]))
-    closing = [_verdict(bias)]
-    if bias.throws is not None:
-        for what, at in (("the reference", bias.throws.from_q), ("what the picture implies", bias.throws.from_image)):
-            closing.append(f"{at.n} real throws: TVD {at.tvd:.4f} from {what}, the object itself {at.low:.4f} to {at.high:.4f}")
-    return measured, outcomes, "\n".join(closing)

@@ -116,7 +116,10 @@ def _lattice(device: PegBoard, at: Array, strength: Array, ball: Array, spacing:
     if len(at) < SEEN * len(model):
         raise Unreadable(f"{len(at)} spots look like pegs, and there should be {len(model)}")
     tree, weight = cKDTree(at), np.sqrt(strength)
-    first = np.flatnonzero((np.abs(at[:, 0] - ball[0]) < 0.8 * spacing * max(1.0, abs(model[0, 0]) + 1.0)) & (at[:, 1] < ball[1] + 2.5 * spacing * max(rows, 1.0) + 1.5 * spacing))
+    first = np.flatnonzero(
+        (np.abs(at[:, 0] - ball[0]) < 0.8 * spacing * max(1.0, abs(model[0, 0]) + 1.0))
+        & (at[:, 1] < ball[1] + 2.5 * spacing * max(rows, 1.0) + 1.5 * spacing)
+    )
     best, placed = 0.0, np.empty((0, 2))
     for wide in np.linspace(0.88, 1.12, 9):
         for tall in np.linspace(0.75, 1.25, 13) if len(np.unique(model[:, 1])) > 1 else (1.0,):
@@ -124,7 +127,11 @@ def _lattice(device: PegBoard, at: Array, strength: Array, ball: Array, spacing:
             for start in at[first]:
                 off, index = tree.query(shape + start, distance_upper_bound=NEAR * spacing)
                 hit = np.isfinite(off)
-                score = float(np.sum(weight[index[hit]] * (1.0 - off[hit] / (NEAR * spacing)) )) if hit.sum() >= SEEN * len(model) else 0.0
+                score = (
+                    float(np.sum(weight[index[hit]] * (1.0 - off[hit] / (NEAR * spacing))))
+                    if hit.sum() >= SEEN * len(model)
+                    else 0.0
+                )
                 if score > best:
                     best, placed = score, shape + start
     if not len(placed):

@@ -19,7 +19,7 @@ def lab_of(picture: Picture) -> Array:
 
 
 def outline(lab: Array, centre: Array, radius: float) -> tuple[Array, float]:
-    """Return the points (n, 2) at which the colour changes most along rays from `centre`, and the share that lies on a circle."""
+    """Return where (n, 2) the colour changes most along rays from `centre`, and which share of them is on a circle."""
     angle = 2.0 * np.pi * np.arange(RAYS) / RAYS
     spoke = np.stack([np.cos(angle), np.sin(angle)], -1)
     for reach in (0.35, 0.2):

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from refcheck.image_reading.balls import BallsKind
 from refcheck.image_reading.board import BoardKind
+from refcheck.image_reading.faces import CoinKind, DieKind
 from refcheck.image_reading.marks import Kind
 from refcheck.image_reading.mirror import MirrorKind
 from refcheck.image_reading.pencil import PencilKind
+from refcheck.image_reading.pendulum import PendulumKind
 from refcheck.image_reading.wheel import WheelKind
 from simulators.device import Device
+from simulators.devices.coin import Coin
 from simulators.devices.crest import Crest
+from simulators.devices.die import Die
+from simulators.devices.double_pendulum import DoublePendulum
+from simulators.devices.draw_box import DrawBox
 from simulators.devices.peg_board import PegBoard
 from simulators.devices.pencil import Pencil
 from simulators.devices.spinner import Spinner
 from simulators.devices.track import YTrack
 
 KINDS: dict[type, Kind] = {
+    Coin: CoinKind(),
     Crest: MirrorKind(),
+    Die: DieKind(),
+    DoublePendulum: PendulumKind(),
+    DrawBox: BallsKind(),
     PegBoard: BoardKind(),
     Pencil: PencilKind(),
     Spinner: WheelKind(),

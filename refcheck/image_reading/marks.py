@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,8 @@ from refcheck.untrusted import Problems, Strict, parse_json, parse_model, read_t
 from simulators.device import Device
 from simulators.world import Camera
 
-Array = NDArray[np.float64]
-Picture = NDArray[np.uint8]
+Array = NDArray[Any]
+Picture = NDArray[Any]
 Values = dict[str, Any]
 """A device's parameters as the picture has them, by measure: a float, an array of floats, or words."""
 
@@ -102,6 +102,14 @@ class Kind(Protocol):
         ...
 
 
+class Relabelling(Protocol):
+    """A kind whose picture may show the same body with its facts in other places, such as a die that is held otherwise."""
+
+    def relabel(self, device: Any, values: Values) -> NDArray[np.int64]:
+        """Return which fact each of the device's facts (f,) is on the pictured body."""
+        ...
+
+
 def read_picture(path: Path, problems: Problems) -> tuple[Picture, float] | None:
     """Return an untrusted picture (H, W, 3) and the factor it was reduced by, or None with the problem noted.
 
@@ -131,14 +139,17 @@ def read_picture(path: Path, problems: Problems) -> tuple[Picture, float] | None
         return None
     factor = min(1.0, MOST_SIDE / max(upright.size))
     if factor < 1.0:
-        upright = upright.resize(tuple(round(side * factor) for side in upright.size), Pillow.Resampling.LANCZOS)
+        upright = upright.resize((round(upright.width * factor), round(upright.height * factor)), Pillow.Resampling.LANCZOS)
     return np.asarray(upright, np.uint8), factor
+
+
+_Pixel = Annotated[list[float], Field(min_length=2, max_length=2)]
 
 
 class _File(Strict):
     """An annotation file: points in pixels of the picture, their standard deviation, and words."""
 
-    points: dict[str, list[tuple[float, float]]] = Field(default_factory=dict)
+    points: dict[str, list[_Pixel]] = Field(default_factory=dict)
     words: dict[str, str] = Field(default_factory=dict)
     sigma: float = Field(default=BY_HAND, gt=0.0, le=100.0)
 
@@ -155,9 +166,6 @@ def read_annotations(
         return None
     try:
         value = parse_json(text)
-        if isinstance(value, dict) and isinstance(value.get("points"), dict):  # JSON has lists alone
-            value["points"] = {name: [tuple(at) if isinstance(at, list) else at for at in some] if isinstance(some, list) else some
-                               for name, some in value["points"].items()}  # fmt: skip
         model = parse_model(_File, value, path, problems)
     except ValueError as error:
         problems.add(path, str(error))

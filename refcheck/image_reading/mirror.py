@@ -16,6 +16,7 @@ from simulators.devices.crest import Crest
 from simulators.devices.track import YTrack
 from simulators.world import Camera
 
+AGREE = 0.7  # px
 LEAST = 0.06  # of the picture's height: the shortest edge that counts
 
 
@@ -26,8 +27,11 @@ class MirrorKind:
     units: Mapping[str, str] = {"offset": "ball radii"}
 
     def systematic(self, values: Values, known: bool) -> Mapping[str, float]:
-        """Return what the depth of the apparatus does to a picture taken from a little to the side: assumed."""
-        return {"offset": 0.01 if known else 0.03}
+        """Return what light from one side does to the edges of rounded parts: half a pixel, for a ball of ten to twenty.
+
+        A camera that is not known may besides have stood a little to the side of an apparatus with depth (assumed).
+        """
+        return {"offset": 0.04 if known else 0.06}
 
     def marks(self, device: YTrack | Crest) -> Mapping[str, Mark]:
         """Return the points of an apparatus with two like sides."""
@@ -47,7 +51,9 @@ class MirrorKind:
             corners = np.array([[device.half_base, 0.0, device.tray_depth]])
         else:
             side, tip = device.half_width, device.tip_height
-            corners = np.array([[side, 0.0, 0.0], [side, 0.0, device.tray_depth], [device.channel / 2.0, 0.0, tip + device.inlet]])
+            corners = np.array(
+                [[side, 0.0, 0.0], [side, 0.0, device.tray_depth], [device.channel / 2.0, 0.0, tip + device.inlet]]
+            )
         points = {
             "ball": camera.project(ring),
             "left": camera.project(corners * [-1.0, 1.0, 1.0]),
@@ -92,17 +98,19 @@ def _pairs(picture: Picture, ball: Array, radius: float) -> tuple[Array, Array]:
     grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
     found = cv2.createLineSegmentDetector().detect(grey)[0]
     segments = np.empty((0, 4)) if found is None else np.asarray(found, float).reshape(-1, 4) + 0.5
-    segments = np.where((segments[:, 1] > segments[:, 3])[:, None], segments[:, [2, 3, 0, 1]], segments)  # downwards
+    upwards = segments[:, 1] > segments[:, 3]  # the detector draws along an edge with its dark side always on one hand
+    segments = np.where(upwards[:, None], segments[:, [2, 3, 0, 1]], segments)  # downwards
     way = segments[:, 2:] - segments[:, :2]
     length = np.hypot(*way.T)
     slant = np.arctan2(way[:, 0], way[:, 1])
     keep = (length > LEAST * picture.shape[0]) & (np.abs(slant) < math.radians(80.0)) & (segments[:, 3] > ball[1])
-    segments, slant, length = segments[keep], slant[keep], length[keep]
+    segments, slant, upwards = segments[keep], slant[keep], upwards[keep]
     pairs = []
     for i in range(len(segments)):
         for j in range(len(segments)):
             low, high = max(segments[i, 1], segments[j, 1]), min(segments[i, 3], segments[j, 3])
-            if abs(slant[i] + slant[j]) > 0.02 or high - low < 0.5 * (max(segments[i, 3], segments[j, 3]) - min(segments[i, 1], segments[j, 1])):
+            whole = max(segments[i, 3], segments[j, 3]) - min(segments[i, 1], segments[j, 1])
+            if upwards[i] == upwards[j] or abs(slant[i] + slant[j]) > 0.02 or high - low < 0.5 * whole:
                 continue
             rows = np.linspace(low, high, 5)
             xs = [np.interp(rows, segments[k, [1, 3]], segments[k, [0, 2]]) for k in (i, j)]
@@ -112,10 +120,10 @@ def _pairs(picture: Picture, ball: Array, radius: float) -> tuple[Array, Array]:
     if not near:
         raise Unreadable("no two straight edges mirror each other near the ball")
     axes, weights = np.array([pair[0] for pair in near]), np.array([pair[1] for pair in near])
-    # The axis that the greatest length of edges agrees on to a pixel and a half.
-    agreed = [float(weights[np.abs(axes - axis) < 1.5].sum()) for axis in axes]
+    # The axis that the greatest length of edges agrees on; the edges of shadows and shades have others.
+    agreed = [float(weights[np.abs(axes - axis) < AGREE].sum()) for axis in axes]
     axis = axes[int(np.argmax(agreed))]
-    chosen = [pair for pair in near if abs(pair[0] - axis) < 1.5]
+    chosen = [pair for pair in near if abs(pair[0] - axis) < AGREE]
     if len(chosen) < 2:
         raise Unreadable("too few edges mirror each other to tell the axis")
     left = np.concatenate([np.column_stack([xs, rows]) for _, _, rows, xs, _ in chosen])

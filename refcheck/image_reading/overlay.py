@@ -17,8 +17,7 @@ def overlay(picture: Picture, marks: Marks, lines: list[str], ruler: bool = Fals
     height, width = image.shape[:2]
     if ruler:
         for at in range(STEP, max(width, height), STEP):
-            for end, place in (((at, 8), (at - 10, 20)), ((8, at), (12, at + 4))):
-                start = (at, 0) if end[1] == 8 else (0, at)
+            for start, end, place in (((at, 0), (at, 8), (at - 10, 20)), ((0, at), (8, at), (12, at + 4))):
                 cv2.line(image, start, end, (255, 255, 255), 1)
                 cv2.putText(image, str(at), place, cv2.FONT_HERSHEY_SIMPLEX, 0.33, (255, 255, 255), 1, cv2.LINE_AA)
     key = []
@@ -27,10 +26,10 @@ def overlay(picture: Picture, marks: Marks, lines: list[str], ruler: bool = Fals
         few = len(points) <= 12
         for number, (x, y) in enumerate(np.asarray(points)):
             # Pixel centres lie at .5; four more bits of the place for half a pixel to show.
-            at = (round((x - 0.5) * 16), round((y - 0.5) * 16))
+            spot = (round((x - 0.5) * 16), round((y - 0.5) * 16))
             if few:
-                cv2.circle(image, at, 5 * 16, (0, 0, 0), 3, cv2.LINE_AA, 4)
-            cv2.circle(image, at, 5 * 16 if few else 16, colour, 1 if few else -1, cv2.LINE_AA, 4)
+                cv2.circle(image, spot, 5 * 16, (0, 0, 0), 3, cv2.LINE_AA, 4)
+            cv2.circle(image, spot, 5 * 16 if few else 16, colour, 1 if few else -1, cv2.LINE_AA, 4)
             if few and len(points) > 1:
                 place = (round(x) + 8, round(y) - 6)
                 for shade, thick in (((0, 0, 0), 3), (colour, 1)):

@@ -277,7 +277,7 @@ def _hub(label: Array, rim: Array, near: Array, lines: list[tuple[Array, Array]]
     within = np.hypot(xs + 0.5 - cx, ys + 0.5 - cy) < 0.45 * radius
     free = ((label < 0) & within).astype(np.uint8)
     free = cv2.morphologyEx(free, cv2.MORPH_OPEN, np.ones((5, 5), np.uint8))  # the blend of two colours is no hub
-    count, parts, stats, middles = cv2.connectedComponentsWithStats(free)
+    count, _parts, stats, middles = cv2.connectedComponentsWithStats(free)
     sized = [i for i in range(1, count) if stats[i, cv2.CC_STAT_AREA] > 0.0005 * np.pi * radius**2]
     if not sized:
         hub = np.array([cx, cy])  # no hub to be seen: the middle of the picture of the rim
