@@ -3,7 +3,8 @@
 It refuses to know what a face is. A disc's state in here is a row of `NUMBERS`: pos 3, quat 4, vel 3, angular momentum 3, and
 two numbers of the contact; its constants `k` are radius and half thickness without the rounding, the rounding, how far the
 middle is from the centre of mass along the normal [m], 1/mass, 1/moment across and along [SI], restitution, friction,
-angular damping [1/s] and gravity.
+angular damping [1/s], gravity, and how uneven coin and table are: nearer to flat than that [m]
+across its diameter, a coin claps.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ SLIP_ROUNDS = 40  # of the fixed point that finds which way a contact slides
 FLIES, STAYS, LIES, RESTS = 0, 1, 2, 3  # how a coin moves: free, held at its rim, flat and sliding, not at all
 TRY_FINER = -1
 LIFT, STEP, NUMBERS = 13, 14, 15  # of a coin's state in here, after pos 3, quat 4, vel 3 and angular momentum 3
-UNEVEN = 2e-5  # m: nearer to flat than this across its diameter, a coin claps: coin and table are no flatter themselves
 HELD = 1e-6  # m: how near to the table a point that stays on it is kept
 HOLDING_ROUNDS = 4
 
@@ -44,7 +44,7 @@ def normal(s):
 
 
 @jit
-def _gap(height, c, k):
+def gap_of(height, c, k):
     """Return how far [m] the lowest point of the rim is above the table, the normal's upward part being `c`."""
     return height + k[3] * c - k[2] - k[0] * math.sqrt(max(0.0, 1.0 - c * c)) - k[1] * abs(c)
 
@@ -119,7 +119,7 @@ def _meets(s, k, longest, least, damping):
     even = nz - mean
     odd = lx * ny - ly * nx
     fastest = rate * math.sqrt(max(0.0, 1.0 - cosine * cosine)) * (math.hypot(k[0], k[1]) + abs(k[3]))
-    time, gap = 0.0, max(0.0, _gap(height, nz, k))
+    time, gap = 0.0, max(0.0, gap_of(height, nz, k))
     while time < longest:
         closing = rise - gravity * time - fastest
         ahead = (closing + math.sqrt(closing * closing + 2.0 * gravity * gap)) / gravity
@@ -156,7 +156,7 @@ def _gap_later(time, k, height, rise, rate, mean, even, odd, damping):
     lasting = (1.0 - math.exp(-damping * time)) / damping if damping > 0.0 else time
     phase = rate * lasting
     c = mean + even * math.cos(phase) + odd * math.sin(phase)
-    return _gap(height + rise * time - 0.5 * k[10] * time * time, min(1.0, max(-1.0, c)), k)
+    return gap_of(height + rise * time - 0.5 * k[10] * time * time, min(1.0, max(-1.0, c)), k)
 
 
 @jit
@@ -261,7 +261,7 @@ def _stay(s, before, after, k, dt, damping, finest, widest):
     kept = (1.0 - 0.25 * dt * damping) / (1.0 + 0.25 * dt * damping)  # exp(-damping dt/2) to second order
     weight = 0.5 * dt * k[10]
     place = _touch(s, k)
-    start = _gap(s[2], place[5], k)
+    start = gap_of(s[2], place[5], k)
     lift = s[LIFT]
     claps = flips = held = False
     for _ in range(HOLDING_ROUNDS):
@@ -273,9 +273,9 @@ def _stay(s, before, after, k, dt, damping, finest, widest):
         copy(before, after)
         drift(after, k, dt)
         there = _touch(after, k)
-        gap = _gap(after[2], there[5], k)
+        gap = gap_of(after[2], there[5], k)
         flips = place[5] * there[5] < 0.0
-        claps = not flips and _passes_flat(place, there, UNEVEN / (2.0 * k[0]))
+        claps = not flips and _passes_flat(place, there, k[11] / (2.0 * k[0]))
         if claps or flips:  # the touching point jumps: no impulse at the old one holds the new one up
             if lift == 0.0:
                 break
