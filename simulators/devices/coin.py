@@ -36,9 +36,10 @@ class Coin:
     No outcome: `on_edge` (stands or leans), `left_apparatus` (falls off the table), `unsettled`.
     Known gap: no air drag; the clip lets go without friction; relief is the same on both faces; `load` [m] moves the centre
     of mass towards tails and leaves the moments as they are. Damping stands for all that ends a coin's rattle and acts between
-    bounces too. The kernel takes the table as endless up to where the centre leaves it. In the Bullet engine the rim dips into
-    the table at an impact, and a landing nearly flat is over in a step or two: where the kernel lets the coin rattle from side
-    to side, faces may differ (a weak flick), and a coin settles later there (see the note of pawbench/A-01).
+    bounces too. The kernel takes the table as endless up to where the centre leaves it. At 1/1200 s the Bullet engine lets a
+    rim dip into the table and takes the two or three impacts of a nearly flat landing for one: .1 s after a weak flick's
+    landing it has a quarter of the kernel's energy left, at 1/76800 s all of it (40 launches). So faces of weak flicks
+    differ between them, and a coin settles later there (see the note of pawbench/A-01).
     """
 
     thickness: float

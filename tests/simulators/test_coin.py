@@ -13,6 +13,7 @@ from simulators import rotation
 from simulators.device import ON_EDGE, UNDECIDED, State
 from simulators.devices.caught_coin import CaughtCoin
 from simulators.devices.coin import Coin, Coins
+from simulators.engines.bullet import Bullet
 from simulators.engines.loop import run
 from simulators.kernels.coin import CaughtCoinKernel, CoinKernel
 from simulators.sampling import Distribution, launch_block
@@ -142,6 +143,8 @@ def test_the_kernel_refuses_what_it_does_not_know(scene, coin: Coin) -> None:
         run(scene.kernel, caught(), 0, "test", [0])
     with pytest.raises(ValueError, match="`turn`"):
         CoinKernel(turn=0.0)
+    with pytest.raises(ValueError, match="`uneven`"):
+        CoinKernel(uneven=1e-6)
 
 
 def test_every_wrong_parameter_is_named_at_once(coin: Coin) -> None:
@@ -178,27 +181,84 @@ def test_a_spin_about_its_normal_favours_the_start_face_alike_both_ways(scene, c
     assert min(same) > 0.5 + 10 * error
 
 
-def test_a_load_is_felt_by_the_landing(scene, coin: Coin) -> None:
-    """Centre of mass .9 mm towards tails: other faces for some of 200 launches (a flight does not feel it)."""
-    plain, heavy = (
-        run(scene.kernel, c, 1, scene.stream, range(200)).fact for c in (coin, dataclasses.replace(coin, load=0.9e-3))
-    )
-    assert np.any(plain != heavy)
+@pytest.mark.slow
+def test_a_load_favours_the_lighter_face_where_the_coin_bounces(scene, coin: Coin) -> None:
+    """A bounced coin lands on its heavy side more often (Gelman and Nolan 2002, Am. Stat. 56, 308); a caught one does not.
+
+    Centre of mass .9 mm towards tails or towards heads, n = 20,000 a side; 4 standard errors: false alarms 6e-5. That the
+    catch does not feel it is in tests/validity/test_coin.py.
+    """
+    towards_tails, towards_heads = (heads(scene, dataclasses.replace(coin, load=x), 20000) for x in (0.9e-3, -0.9e-3))
+    assert towards_tails - towards_heads > 4 * np.sqrt(2 * 0.25 / 20000)
+
+
+def weak(coin: Coin, spin: float, precession: float) -> Coin:
+    around = {"dist": "norm", "scale": 0.2}
+    spinning = {"dist": "norm", "loc": 0.0, "scale": precession}
+    return with_laws(coin, spin=Distribution.of({**around, "loc": spin}), precession=Distribution.of(spinning))
+
+
+def test_a_weak_flick_depends_on_its_strength(scene, coin: Coin) -> None:
+    """Less than a quarter turn in the air leaves the face; about half a turn turns it over, where the coin spins in one plane.
+
+    n = 400 each, at least 98 %: a fair coin does that with a chance below 1e-90.
+    """
+    assert heads(scene, weak(coin, 1.0, 0.0), 400) > 0.98
+    assert heads(scene, weak(coin, 10.0, 0.0), 400) < 0.02
 
 
 @pytest.mark.slow
-def test_a_weak_flick_depends_on_its_strength(scene, coin: Coin) -> None:
-    """Less than a quarter turn in the air leaves the face; about half a turn turns it over, more often than not.
+def test_after_a_weak_flick_the_coin_lies_turned_over_first(scene, coin: Coin) -> None:
+    """Half a turn and some spin about its normal: it lies on the other face first, whatever its rattling makes of it later.
 
-    n = 4,000 each. After half a turn the coin lands nearly flat and rattles from side to side: some of it turns back.
+    n = 4,000; .9375 of 400 were measured, and the bound is .9: 4 standard errors of .0038 below .9375 are .922.
     """
-    turns = {}
-    for spin in (1.0, 10.0):
-        turns[spin] = 1.0 - heads(
-            scene, with_laws(coin, spin=Distribution.of({"dist": "norm", "loc": spin, "scale": 0.2})), 4000
-        )
-    assert turns[1.0] < 0.01
-    assert turns[10.0] > 0.5 + 4 * np.sqrt(0.25 / 4000)
+    rollouts = run(scene.kernel, weak(coin, 10.0, 1.0), 1, scene.stream, range(4000))
+    assert np.mean(rollouts.first == 1) > 0.9
+
+
+@pytest.mark.slow
+def test_bullets_landing_near_flat_tends_to_the_kernels_as_its_step_shrinks(scene, coin: Coin) -> None:
+    """Landing nearly flat, a rim hits the table on one side and the other within a millisecond: short steps alone see it.
+
+    Mean energy of the same 24 launches .1 s after the landing: Bullet's at 1/76800 s is the kernel's within 8 % (a launch or
+    two part), at 1/4800 s it lacks a fifth or more, at 1/1200 s a half. Both take Newton's law, one point after the other.
+    """
+    flicked = weak(coin, 10.0, 1.0)
+
+    def energy(integrator) -> float:
+        """Return the mean energy [J/kg] above lying, spin included."""
+        end = [t[-1] for t in run(integrator, flicked, 1, scene.stream, range(24), fps=60.0).trajectories or ()]
+        pos, quat, vel, omega = (np.array([getattr(s, name)[0] for s in end]) for name in ("pos", "quat", "vel", "omega"))
+        own = rotation.unrotate(quat, omega)
+        turning = np.sum(own**2 * np.array([coin.moments[0], coin.moments[0], coin.moments[1]]), axis=-1) / coin.mass
+        rise = pos[..., 2] - coin.thickness / 2
+        return float(np.mean(0.5 * (np.sum(vel**2, axis=-1) + turning) + 9.81 * rise))
+
+    ours, fine, coarse, coarsest = (
+        energy(k) for k in (dataclasses.replace(scene.kernel, time_limit=0.4), *(Bullet(r, 0.4) for r in (76800, 4800, 1200)))
+    )
+    assert fine == pytest.approx(ours, rel=0.08)
+    assert coarse < 0.8 * ours
+    assert coarsest < 0.5 * ours
+
+
+@pytest.mark.slow
+def test_how_uneven_coin_and_table_are_decides_how_long_it_rattles_and_not_the_face(scene, coin: Coin) -> None:
+    """n = 20,000 on the same launches: flatter rattles longer; heads move by less than .002 (equal but for rare late flips).
+
+    At 7 um the coin comes to rest when Bullet's does within 5 % (its contacts have no such law: what ends a rattle there is how
+    deep a rim is in the table), n = 150 of Bullet's, whose mean has a standard error of 2 %: 2.5 of them.
+    """
+    rough, usual, flat = (
+        run(dataclasses.replace(scene.kernel, uneven=x), coin, 4, scene.stream, range(20000)) for x in (1e-4, 2e-5, 7e-6)
+    )
+    for other in (rough, flat):
+        assert abs(np.mean(other.fact == 0) - np.mean(usual.fact == 0)) < 0.002
+    times = [np.nanmean(r.settle_time) for r in (rough, usual, flat)]
+    assert times[0] < 0.9 * times[1] < 0.9**2 * times[2]
+    theirs = run(scene.engine, coin, 4, scene.stream, range(150)).settle_time
+    assert np.nanmean(theirs) == pytest.approx(times[2], rel=0.05)
 
 
 @pytest.mark.slow
@@ -214,13 +274,13 @@ def test_half_the_step_moves_nothing_beyond_noise(scene, coin: Coin) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("precession", [0.0, 20.0])
 def test_kernel_and_bullet_agree(scene, coin: Coin, precession: float) -> None:
-    """As many of Bullet's as fit: 800 against 8,000. The bound is .05 of noise and what they differ by.
+    """As many of Bullet's as fit: 1,000 against 20,000. The bound is .049 of noise and what they differ by.
 
-    TVD at most .05 between the samples: at no difference 2.7 standard errors, false alarms 7e-3 on a seed that is fixed.
+    TVD at most .045 between the samples: at no difference 2.8 standard errors, false alarms 5e-3 on a seed that is fixed.
     """
     law = Distribution.of({"dist": "norm", "loc": precession, "scale": 2.0 if precession else 1.0})
     spun = with_laws(coin, precession=law)
-    ours, theirs = (run(k, spun, 0, scene.stream, range(n)).fact for k, n in ((scene.kernel, 8000), (scene.engine, 800)))
+    ours, theirs = (run(k, spun, 0, scene.stream, range(n)).fact for k, n in ((scene.kernel, 20000), (scene.engine, 1000)))
     distance, bound = tvd_bound(ours, theirs, 2)
-    assert distance < 0.05
-    assert bound < 0.11
+    assert distance < 0.045
+    assert bound < 0.095

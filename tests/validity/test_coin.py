@@ -134,7 +134,7 @@ def test_a_thin_coin_wobbles_at_the_rate_of_eulers_disc_and_keeps_its_energy(til
     begin = np.array([0.0, 0.0, radius * math.sin(tilt) + thin.thickness / 2, *quat, 0.0, 0.0, 0.0, *spin])
     s, before, after = (np.zeros(disc.NUMBERS) for _ in range(3))
     disc.take_up(begin, s, k, 1 / 2400)
-    s[2] -= disc._gap(s[2], disc.normal(s)[2], k)
+    s[2] -= disc.gap_of(s[2], disc.normal(s)[2], k)
 
     def energy() -> float:
         shown = np.empty(13)
@@ -167,7 +167,7 @@ def test_a_thick_coin_laid_down_dead_stands_as_often_as_its_shape_says(ratio: fl
         quat = rotation.about((1.0, 0.0, 0.0), math.acos(c))
         s, before, after = (np.zeros(disc.NUMBERS) for _ in range(3))
         disc.take_up(np.array([0.0, 0.0, 0.0, *quat, *np.zeros(6)]), s, k, 1 / 1200)
-        s[2] -= disc._gap(0.0, disc.normal(s)[2], k)
+        s[2] -= disc.gap_of(0.0, disc.normal(s)[2], k)
         time, mode = 0.0, disc.STAYS
         while time < 2.0 and mode != disc.RESTS:
             taken, mode = disc.advance(s, before, after, k, mode, 1 / 60, 1 / 1200, 0.3, 60.0)
