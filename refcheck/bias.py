@@ -380,10 +380,7 @@ def run(request: Request) -> Answer:
     result: dict[str, Any] = {"bias": bias}
     if request.out is not None:
         withdraw(request.out, OVERLAY, ANNOTATIONS, TEMPLATE)
-        said = [
-            f"{one.name}: {_figure(one.value)} {one.unit} (sd {_figure(one.sigma)}); the scene has {_figure(one.scene)}"
-            for one in bias.measures
-        ]
+        said = [tables.line(one) for one in bias.measures]
         clips.write_png(request.out / OVERLAY, overlay(picture, marks, [*said, tables.verdict(bias)]))
         result["overlay"] = OVERLAY
     met = {None: True, "faithful": bias.verdict == "faithful", "decided": bias.verdict != "unclear"}[values["require"]]

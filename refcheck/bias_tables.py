@@ -21,11 +21,13 @@ def _figure(value: Any) -> str:
 
 
 def line(one: Measure) -> str:
+    """Return one measure in words."""
     sd = "" if one.sigma is None else f" (sd {_figure(one.sigma)})"
     return f"{one.name}: {_figure(one.value)} {one.unit}{sd}; the scene has {_figure(one.scene)}"
 
 
 def verdict(bias: Bias) -> str:
+    """Return the verdict in words, with what it rests on."""
     text = (
         f"{bias.verdict}: TVD from the reference {bias.tvd:.4f}, between {bias.lower:.4f} and {bias.upper:.4f}; it matters "
         f"from {bias.epsilon:g}"
@@ -35,6 +37,7 @@ def verdict(bias: Bias) -> str:
 
 
 def tables(bias: Bias) -> tuple[Any, ...]:
+    """Return what is shown of a result."""
     measured = Table(title=f"{bias.scene}: measured in {bias.picture} (by {bias.read_by})", title_justify="left")
     for name in ("measure", "unit", "picture", "sd", "scene", "shift alone", "of chance"):
         measured.add_column(name)

@@ -135,7 +135,7 @@ def read_picture(path: Path, problems: Problems) -> tuple[Picture, float] | None
                     return None
                 upright = ImageOps.exif_transpose(opened).convert("RGB")
     except (OSError, ValueError, SyntaxError, Pillow.DecompressionBombError, Pillow.DecompressionBombWarning) as error:
-        problems.add(path, f"is no picture that can be read ({', '.join(FORMATS)}): {str(error)[:200]}")
+        problems.add(path, f"is no picture that can be read ({', '.join(FORMATS)}): {type(error).__name__}")
         return None
     factor = min(1.0, MOST_SIDE / max(upright.size))
     if factor < 1.0:
