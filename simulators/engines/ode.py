@@ -12,20 +12,18 @@ from importlib.metadata import version as installed
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.integrate import ode, solve_ivp
+from scipy.integrate import ode
 
 from simulators import rotation
 from simulators.compiled import jit
 from simulators.device import Device, Launches, Rollouts, State
 from simulators.devices.double_pendulum import DoublePendulum
 from simulators.devices.pencil import Pencil
-from simulators.devices.spinner import FACING, Spinner
+from simulators.devices.spinner import Spinner
 from simulators.engines.loop import READ_RATE
+from simulators.engines.ode_spinner import Motion, solve, spinner_motion
 from simulators.kernels.frames import Columns, assemble, bodies_at, frame_times, is_rest, reaches, rest_distance, still_since
 from simulators.rotation import Array
-
-Motion = Callable[[Array], Array]
-"""Bodies (T, L, 13) at ascending times (T,) [s]."""
 
 
 @dataclass(frozen=True)
@@ -99,33 +97,6 @@ def _rest(bodies: Array, times: Array, reach: Array, tolerance: float) -> int | 
         if is_rest(float(time), since):
             return row
     return None
-
-
-def _spinner(device: Device, start: Array, limit: float, tolerance: float) -> Motion:
-    """Return the wheel's motion: the angle gone and the speed, until an event finds the speed at 0."""
-    spinner: Spinner = device  # type: ignore[assignment]
-    way = -math.copysign(1.0, start[0, 11])
-
-    def rhs(_: float, y: Array) -> tuple[float, float]:
-        return y[1], -spinner.friction - spinner.drag * y[1]
-
-    def stopped(_: float, y: Array) -> float:
-        return y[1]
-
-    stopped.terminal, stopped.direction = True, -1  # type: ignore[attr-defined]
-    found = _solve(rhs, limit, np.array([0.0, abs(start[0, 11])]), tolerance, stopped)
-
-    def bodies(times: Array) -> Array:
-        inside = np.minimum(times, found.t[-1])
-        angle, speed = found.sol(inside)
-        speed = np.where(times < found.t[-1], speed, 0.0)
-        rows = np.repeat(start[None], len(times), axis=0)
-        about = rotation.about((0.0, 0.0, 1.0), spinner.phase_at_release + way * angle)
-        rows[:, 0, 3:7] = rotation.multiply(np.array(FACING), about)
-        rows[:, 0, 11] = -way * speed
-        return rows
-
-    return bodies
 
 
 @jit
@@ -279,7 +250,7 @@ def _pencil(device: Device, start: Array, limit: float, tolerance: float) -> Mot
             return float((y[6:] * way).sum()) if slides else rod.spare(y)
 
         changes.terminal, changes.direction = True, 1 if slides else -1  # type: ignore[attr-defined]
-        found = _solve(rhs, limit, y, tolerance, lies, changes, start=time)
+        found = solve(rhs, limit, y, tolerance, lies, changes, start=time)
         phases.append(found)
         time, y = float(found.t[-1]), found.y[:, -1].copy()
         if found.status == 0 or len(found.t_events[0]):
@@ -336,7 +307,7 @@ def _lying(rod: _Rod, y: Array, begun: float, tolerance: float) -> Callable[[flo
         return x[0]
 
     level.terminal, level.direction = True, -1  # type: ignore[attr-defined]
-    turn = _solve(rhs, 10.0, np.array([lean, -spin]), tolerance, level)
+    turn = solve(rhs, 10.0, np.array([lean, -spin]), tolerance, level)
     slap, down = float(turn.t[-1]), -float(turn.y[1, -1])
     second = math.copysign(max(abs(first) - mu * behind * down, 0.0), first)
     length = abs(second) / (mu * g) if mu > 0.0 else math.inf
@@ -361,20 +332,8 @@ def _lying(rod: _Rod, y: Array, begun: float, tolerance: float) -> Callable[[flo
     return at
 
 
-def _solve(
-    rhs: Callable[..., Any], limit: float, y: Array, tolerance: float, *events: Callable[..., float], start: float = 0.0
-):
-    """Return SciPy's solution with dense output. Raises `ArithmeticError` where it gives up: no physical outcome."""
-    found = solve_ivp(
-        rhs, (start, limit), y, method="DOP853", rtol=tolerance, atol=tolerance, events=list(events) or None, dense_output=True
-    )
-    if found.status < 0 or not np.all(np.isfinite(found.y[:, -1])):
-        raise ArithmeticError(f"DOP853 gave up at {found.t[-1]:.6g} s: {found.message}")
-    return found
-
-
 MOTIONS: dict[type, Callable[[Device, Array, float, float], Motion]] = {
     DoublePendulum: _double_pendulum,
     Pencil: _pencil,
-    Spinner: _spinner,
+    Spinner: spinner_motion,
 }

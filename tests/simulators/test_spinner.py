@@ -12,12 +12,12 @@ from kernel_checks import check_batches, check_fold, tvd_bound
 from scenes.load import load_scene
 from simulators.device import ON_EDGE, UNDECIDED, Device, State
 from simulators.devices.coin import Coin
-from simulators.devices.spinner import SLOW, Spinner
+from simulators.devices.spinner import SLOW, SWEEP, Spinner
 from simulators.engines.loop import run
 from simulators.kernels.spinner import SpinnerKernel, turned
 from simulators.sampling import Distribution
 
-IDS = ["pawbench/A-03", "pawbench/A-04"]
+IDS = ["pawbench/A-03", "pawbench/A-04", "quincunx/prize_wheel"]
 MANY = 20_000
 
 
@@ -33,6 +33,11 @@ def equal():
 
 def speed(loc: float, scale: float) -> dict[str, Distribution]:
     return {"speed": Distribution.of({"dist": "norm", "loc": loc, "scale": scale})}
+
+
+@pytest.fixture(scope="module")
+def prize():
+    return load_scene("quincunx/prize_wheel")
 
 
 def changed(device: Spinner, **changes) -> Spinner:
@@ -112,20 +117,27 @@ def agree(scene, n: int) -> float:
     ours, theirs = (run(one, scene.device, 4, scene.stream, range(n)) for one in (scene.kernel, scene.engine))
     assert np.mean((ours.fact == theirs.fact) & (ours.null == theirs.null)) >= 0.99
     assert np.abs(ours.settle_time - theirs.settle_time).max() <= 1.5 / 60
-    assert np.abs(ours.end.quat - theirs.end.quat).max() < 1e-6
-    distance, bound = tvd_bound(ours.fact, theirs.fact, 2)
+    # DOP853 is wrong by 1e-9 of the angle each step: with pegs some 40 rad and a hundred phases of a step or more
+    assert np.abs(ours.end.quat - theirs.end.quat).max() < (4e-6 if scene.device.pegs else 1e-6)
+    distance, bound = tvd_bound(ours.fact, theirs.fact, len(scene.device.facts))
     assert distance <= 0.01
     return bound
 
 
 def test_the_closed_form_and_dop853_agree(scene) -> None:
-    agree(scene, 60)
+    agree(scene, 6 if scene.device.pegs else 60)
 
 
 @pytest.mark.slow
 def test_the_closed_form_and_dop853_agree_in_20000(equal) -> None:
     """n = 20,000 on the same launches: the bound on the distance of two independent samples is .015 above what is seen."""
     assert agree(equal, 20_000) <= 0.03
+
+
+@pytest.mark.slow
+def test_pegs_and_flapper_in_closed_form_and_dop853_agree_in_600(prize) -> None:
+    """n = 600 shared launches (a wheel's DOP853 takes an eighth of a second): bound on the distance of what is seen + .088."""
+    assert agree(prize, 600) <= 0.09
 
 
 # n = 20,000; a share has a standard error of at most .0036: 4 of them, false alarm 6e-5 each.
@@ -159,6 +171,78 @@ def test_without_noise_there_is_one_outcome_and_the_phase_decides_it(equal) -> N
     assert there.fact[0] == 1 - back.fact[0]
 
 
+def test_without_pegs_the_flapper_is_nothing(equal) -> None:
+    other = changed(equal.device, peg_radius=0.004, flap_stiffness=1.0, flap_reach=0.02)
+    ours, theirs = (run(equal.kernel, d, 3, equal.stream, range(200)) for d in (equal.device, other))
+    assert np.array_equal(ours.end.quat, theirs.end.quat) and np.array_equal(ours.settle_time, theirs.settle_time)
+
+
+def gone(device: Spinner, states: State) -> np.ndarray:
+    """The wheel's angle (n,) [rad], counterclockwise, between -pi and pi from the release."""
+    x, y, z, w = states.quat[:, 0].T
+    angle = np.arctan2(2.0 * (x * z - w * y), 1.0 - 2.0 * (y * y + z * z))
+    return np.remainder(angle - device.phase_at_release + math.pi, 2.0 * math.pi) - math.pi
+
+
+def from_peg(device: Spinner, states: State) -> np.ndarray:
+    """How far (n,) [rad] the nearest peg is counterclockwise of the flapper's place."""
+    place = gone(device, states) + device.phase_at_release - math.pi / 2.0
+    return place - device.spacing * np.round(place / device.spacing)
+
+
+def test_with_pegs_the_wheel_stops_between_them(prize) -> None:
+    """It rests where no peg is at the flapper, but for what the bearing holds against it; without pegs it rests anywhere."""
+    device = prize.device
+    rollouts = run(prize.kernel, device, 3, prize.stream, range(4000))
+    assert np.all(rollouts.null == 0)
+    nearest = np.abs(from_peg(device, rollouts.end)).min()
+    assert device.peg_half - device.friction / device.flap_rate <= nearest < 1.1 * device.peg_half
+    bare = run(prize.kernel, changed(device, pegs=0), 3, prize.stream, range(4000))
+    assert np.mean(bare.null == 3) == pytest.approx(12 * 2 * device.tip, abs=0.007)  # 4 standard errors
+
+
+def test_each_click_costs_the_energy_of_the_flapper(prize) -> None:
+    """Without drag w^2 / 2 falls by a times the way and by k s^2 / 2 a click: at 600 instants with no peg at the flapper."""
+    device = changed(prize.device, drag=0.0, random=speed(14.0, 0.0))
+    assert abs(from_peg(device, device.start({"speed": np.zeros(1)}))[0]) > device.peg_half  # the hand leaves it free
+    trajectories = run(prize.kernel, device, 0, "click", [0], fps=240.0).trajectories
+    assert trajectories is not None
+    frames = trajectories[0][(trajectories[0].time >= 0.0) & (trajectories[0].omega[:, 0, 1] > 1.0)]
+    way = -np.unwrap(gone(device, frames))
+    clicks = np.floor((way + math.pi / 2.0 - device.phase_at_release) / device.spacing)
+    clicks -= clicks[0]
+    free = np.abs(from_peg(device, frames)) > device.slip
+    energy = 0.5 * (14.0**2 - frames.omega[free, 0, 1] ** 2) * 0.5 * device.mass * device.radius**2
+    moment = 0.5 * device.mass * device.radius**2
+    assert free.sum() > 300 and clicks[free].max() > 30
+    assert energy == pytest.approx(moment * device.friction * way[free] + clicks[free] * device.click_energy, rel=1e-9)
+
+
+def test_a_wheel_too_slow_for_a_click_rolls_back(prize) -> None:
+    """Just below and above the speed that lifts the flapper: one comes back to the sector, the other goes on to the next."""
+    device = changed(prize.device, drag=0.0, friction=1e-6)
+    lifting = math.sqrt(device.flap_rate) * device.slip
+    for factor, back in ((0.99, True), (1.01, False)):
+        slow = changed(device, random=speed(factor * lifting, 0.0))
+        trajectories = run(SpinnerKernel(0.7), slow, 0, "slow", [0], fps=240.0).trajectories
+        assert trajectories is not None
+        frames = trajectories[0][trajectories[0].time >= 0.0]
+        assert (frames.omega[:, 0, 1].min() < 0.0) == back
+        assert frames.omega[-1, 0, 1] == pytest.approx(-factor * lifting, rel=1e-4) or not back
+
+
+def test_pushed_the_other_way_the_mirrored_wheel_stops_mirrored(prize) -> None:
+    """A wheel let go at the mirrored angle with the opposite push, its turns at the flapper included: 24 pushes."""
+    device = prize.device
+    mirrored = changed(device, phase=math.pi - device.phase_at_release + SWEEP)
+    ends = []
+    for one, way in ((device, 1.0), (mirrored, -1.0)):
+        assert abs(from_peg(one, one.start({"speed": np.zeros(1)}))[0]) > one.slip  # the hand leaves the flapper free
+        runs = [run(prize.kernel, changed(one, random=speed(way * w, 0.0)), 3, "mirror", [0]) for w in np.linspace(5, 16, 24)]
+        ends.append([float(gone(one, rollouts.end)[0]) for rollouts in runs])
+    assert np.abs(np.array(ends[0]) + np.array(ends[1])).max() < 1e-9
+
+
 def test_without_a_push_the_picture_stays(equal) -> None:
     rollouts = run(equal.kernel, changed(equal.device, random=speed(0.0, 0.0)), 0, "still", [0])
     assert rollouts.settle_time[0] == pytest.approx(1 / 60 + 0.25)
@@ -179,6 +263,13 @@ def test_wrong_parameters_are_named_at_once(equal) -> None:
         changed(equal.device, colors=("red", "mauve"), weights=(1.0,), friction=0.0, random={})
     for words in ("`colors` must be among red", "`weights` must be as many", "`friction` must be larger than 0", "lacks speed"):
         assert words in str(caught.value)
+    with pytest.raises(ValueError) as caught:
+        changed(equal.device, pegs=12, flap_reach=0.003, flap_stiffness=1e-9, phase=math.pi / 2.0)
+    for words in ("`flap_reach` must be at least a peg's", "`flap_stiffness` must make", "`phase` must leave"):
+        assert words in str(caught.value)
+    for pegs in (True, 2, 3.0, -1):
+        with pytest.raises(ValueError, match="`pegs` must be 0, or from 3 to 200"):
+            changed(equal.device, pegs=pegs)
     with pytest.raises(ValueError, match="`time_limit`"):
         SpinnerKernel(0.0)
 
