@@ -1,6 +1,6 @@
 """The roulette wheel's speed beside the shortest plain PyBullet loop of the same wheel: concave meshes and fret boxes.
 
-Its rim is not ours: the meshes' facets stop the ball within about a second (at 240, 480 and 1000 Hz), where it
+Its rim is not ours: the meshes' facets stop the ball within about two seconds (at 240, 480 and 1000 Hz), where it
 rolls for eight. So the ratio flatters the peer.
 """
 
