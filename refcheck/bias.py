@@ -141,10 +141,10 @@ def count(scene: Scene, shown: Pictured, seed: int, first: int, n: int, pool: Po
 
 def drawn_values(kind: Kind, marks: Marks, device: Device, draws: int, generator: Generator) -> list[Values]:
     """Return `draws` ways the picture may be meant: marks moved by their uncertainty, and what no mark can tell."""
-    known, values = marks.camera is not None, []
+    values = []
     for _ in range(draws):
         drawn = kind.values(marks.moved(generator), device)
-        for name, sd in kind.systematic(drawn, known).items():
+        for name, sd in kind.systematic(drawn, marks).items():
             if sd > 0.0:
                 drawn[name] = drawn[name] + sd * generator.normal(size=np.shape(drawn[name]))
         values.append(drawn)

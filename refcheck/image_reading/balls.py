@@ -25,7 +25,7 @@ class BallsKind:
     title = "balls"
     units: Mapping[str, str] = {"counts": "balls"}
 
-    def systematic(self, values: Values, known: bool) -> Mapping[str, float]:
+    def systematic(self, values: Values, marks: Marks) -> Mapping[str, float]:
         """Return nothing: balls are counted."""
         return {}
 

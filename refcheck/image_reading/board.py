@@ -26,9 +26,10 @@ class BoardKind:
     title = "peg board"
     units: Mapping[str, str] = {"offset": "spacings", "row_spacing": "spacings"}
 
-    def systematic(self, values: Values, known: bool) -> Mapping[str, float]:
+    def systematic(self, values: Values, marks: Marks) -> Mapping[str, float]:
         """Return what the depth of the board does to a picture taken from a little to the side: assumed."""
-        return {"offset": 0.003 if known else 0.01, "row_spacing": 0.005 if known else 0.01}
+        sd = {"offset": 0.003 if marks.camera is not None else 0.01, "row_spacing": 0.005 if marks.camera is not None else 0.01}
+        return {name: sd[name] for name in values}
 
     def marks(self, device: PegBoard) -> Mapping[str, Mark]:
         """Return the points of a board."""
@@ -115,7 +116,9 @@ def _lattice(device: PegBoard, at: Array, strength: Array, ball: Array, spacing:
     model, rows = _model(device), device.row_spacing / device.spacing
     if len(at) < SEEN * len(model):
         raise Unreadable(f"{len(at)} spots look like pegs, and there should be {len(model)}")
-    tree, weight = cKDTree(at), np.sqrt(strength)
+    # No spot counts for more than a peg does, however strong: a column beside the lattice is not bought by a dark wall.
+    usual = float(np.sort(strength)[::-1][: len(model)].min()) if len(strength) >= len(model) else float(strength.min())
+    tree, weight = cKDTree(at), np.sqrt(np.minimum(strength, usual))
     first = np.flatnonzero(
         (np.abs(at[:, 0] - ball[0]) < 0.8 * spacing * max(1.0, abs(model[0, 0]) + 1.0))
         & (at[:, 1] < ball[1] + 2.5 * spacing * max(rows, 1.0) + 1.5 * spacing)

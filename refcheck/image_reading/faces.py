@@ -31,7 +31,7 @@ class CoinKind:
     title = "coin"
     units: Mapping[str, str] = {"start_face": ""}
 
-    def systematic(self, values: Values, known: bool) -> Mapping[str, float]:
+    def systematic(self, values: Values, marks: Marks) -> Mapping[str, float]:
         """Return nothing: a face is one or the other."""
         return {}
 
@@ -161,7 +161,7 @@ class DieKind:
     title = "die"
     units: Mapping[str, str] = {"faces": ""}
 
-    def systematic(self, values: Values, known: bool) -> Mapping[str, float]:
+    def systematic(self, values: Values, marks: Marks) -> Mapping[str, float]:
         """Return nothing: faces are counted."""
         return {}
 
@@ -262,4 +262,6 @@ def _pips(picture: Picture) -> Array:
     shade = bare[at[:, 1].astype(int), at[:, 0].astype(int)]
     bright = float(np.percentile(bare[body > 0], 95))
     top = shade > bright - 7.0
+    if not top.any() or float((bare[body > 0] < bright - 7.0).mean()) < 0.1:
+        raise Unreadable("its upper face cannot be told from the others by its brightness")
     return np.column_stack([at[top, 0] / zoom + x - 1, at[top, 1] / zoom + y - 1]) + 0.5

@@ -73,8 +73,8 @@ class Kind(Protocol):
     title: str
     units: Mapping[str, str]
 
-    def systematic(self, values: Values, known: bool) -> Mapping[str, float]:
-        """Return the sd, in the measures' units, of what marks cannot tell, such as a camera (not `known`) held askew."""
+    def systematic(self, values: Values, marks: Marks) -> Mapping[str, float]:
+        """Return the sd, in the measures' units, of what marks cannot tell, such as a camera held askew."""
         ...
 
     def marks(self, device: Any) -> Mapping[str, Mark]:

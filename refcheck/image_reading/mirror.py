@@ -26,12 +26,12 @@ class MirrorKind:
     title = "track"
     units: Mapping[str, str] = {"offset": "ball radii"}
 
-    def systematic(self, values: Values, known: bool) -> Mapping[str, float]:
+    def systematic(self, values: Values, marks: Marks) -> Mapping[str, float]:
         """Return what light from one side does to the edges of rounded parts: half a pixel, for a ball of ten to twenty.
 
         A camera that is not known may besides have stood a little to the side of an apparatus with depth (assumed).
         """
-        return {"offset": 0.04 if known else 0.06}
+        return {"offset": 0.04 if marks.camera is not None else 0.06}
 
     def marks(self, device: YTrack | Crest) -> Mapping[str, Mark]:
         """Return the points of an apparatus with two like sides."""

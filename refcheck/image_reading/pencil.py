@@ -26,9 +26,14 @@ class PencilKind:
     title = "pencil"
     units: Mapping[str, str] = {"lean": "deg"}
 
-    def systematic(self, values: Values, known: bool) -> Mapping[str, float]:
-        """Return how far off plumb a camera may be held [degrees], and what looking down on a lean adds to it: assumed."""
-        return {"lean": 0.02 if known else 0.15 + 0.05 * abs(values["lean"])}
+    def systematic(self, values: Values, marks: Marks) -> Mapping[str, float]:
+        """Return how far off plumb a camera may be held [degrees], and what looking down on a lean adds to it: assumed.
+
+        Half a degree is what our own look of a hand-held camera rolls by (`phone`, sd); with a plumb line its end points do.
+        """
+        if marks.camera is not None:
+            return {"lean": 0.05}
+        return {"lean": (0.1 if "plumb" in marks.points else 0.5) + 0.05 * abs(values["lean"])}
 
     def marks(self, device: Pencil) -> Mapping[str, Mark]:
         """Return the points of a pencil."""

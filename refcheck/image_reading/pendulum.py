@@ -22,9 +22,13 @@ class PendulumKind:
     title = "double pendulum"
     units: Mapping[str, str] = {"inner_angle": "deg", "outer_angle": "deg", "length_ratio": "inner lengths"}
 
-    def systematic(self, values: Values, known: bool) -> Mapping[str, float]:
+    def systematic(self, values: Values, marks: Marks) -> Mapping[str, float]:
         """Return how far off plumb a camera may be held, and what looking a little from above adds: assumed."""
-        return {"inner_angle": 0.05 if known else 0.5, "outer_angle": 0.05 if known else 0.5, "length_ratio": 0.01}
+        return {
+            "inner_angle": 0.05 if marks.camera is not None else 0.5,
+            "outer_angle": 0.05 if marks.camera is not None else 0.5,
+            "length_ratio": 0.01,
+        }
 
     def marks(self, device: DoublePendulum) -> Mapping[str, Mark]:
         """Return the points of a pendulum."""

@@ -26,7 +26,7 @@ class WheelKind:
     title = "wheel"
     units: Mapping[str, str] = {"shares": "turns", "phase": "deg"}
 
-    def systematic(self, values: Values, known: bool) -> Mapping[str, float]:
+    def systematic(self, values: Values, marks: Marks) -> Mapping[str, float]:
         """Return nothing: a wheel seen askew is seen to be, by its rim and hub."""
         return {"shares": 0.0, "phase": 0.0}
 
