@@ -45,7 +45,7 @@ class PencilKernel:
     time_limit: float
 
     name: ClassVar[str] = "pencil_kernel"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
 
     def __post_init__(self) -> None:
         if not (self.steps_per_second > 0 and self.steps_per_second % READ_RATE == 0):
@@ -169,13 +169,11 @@ def _braked(speed, impulse):
 
 @jit
 def _go(y, h, rod, work, trial):
-    """Take `y` (10,) `h` [s] on, in place: where a standing tip begins to slide within it, in two steps that meet there."""
-    if not math.isnan(_contact(y, h, rod)[0]):
-        _advance(y, h, rod, work)
-        return
+    """Take `y` (10,) `h` [s] on, in place: where the tip begins or ends to slide within it, in two steps that meet there."""
+    slides = not math.isnan(_contact(y, h, rod)[0])
     trial[:] = y
     _advance(trial, h, rod, work)
-    if math.isnan(_contact(trial, h, rod)[0]):
+    if (trial[5] != 0.0 or trial[6] != 0.0) if slides else math.isnan(_contact(trial, h, rod)[0]):
         y[:] = trial
         return
     low, high = 0.0, h
@@ -183,7 +181,7 @@ def _go(y, h, rod, work, trial):
         middle = 0.5 * (low + high)
         trial[:] = y
         _advance(trial, middle, rod, work)
-        if math.isnan(_contact(trial, h, rod)[0]):
+        if (trial[5] != 0.0 or trial[6] != 0.0) if slides else math.isnan(_contact(trial, h, rod)[0]):
             low = middle
         else:
             high = middle

@@ -151,7 +151,7 @@ def agree(scene, pencil: Pencil, n: int) -> float:
     """Return in which share of n launches both end alike; those that lie do so in the same place."""
     ours, theirs = (run(one, pencil, 4, scene.stream, range(n)) for one in (scene.kernel, scene.engine))
     assert np.abs(ours.settle_time - theirs.settle_time).max() <= 2.5 / 60  # a slide that ends within a step
-    assert np.abs(ours.end.pos - theirs.end.pos).max() < 2e-3
+    assert np.abs(ours.end.pos - theirs.end.pos).max() < 5e-4  # the turn onto the side is at an even acceleration in one alone
     assert tvd_bound(ours.fact, theirs.fact, 2)[0] <= 0.01
     return float(np.mean((ours.fact == theirs.fact) & (ours.null == theirs.null)))
 
