@@ -14,7 +14,7 @@ from typing import Any
 
 from numpy.random import Generator
 
-from refcheck import calibench, calibench_score, evaluate_run, output, pawbench, score_files
+from refcheck import calibench, calibench_score, corrected, evaluate_run, output, pawbench, score_files
 from refcheck.command import COMPLETED, INFRASTRUCTURE, Answer, Option, Request, UserError
 from refcheck.evaluate_data import (
     Slot,
@@ -64,6 +64,7 @@ OPTIONS = (
     Option("price_out", "float", 0.0, "judge=vlm: dollars a million output tokens", low=0.0, high=1e6),
     Option("picture_tokens", "int", 1000, "judge=vlm: tokens of a picture, for the estimate alone", low=1, high=100_000),
     Option("budget", "float", None, "judge=vlm: dollars; nothing starts that may cost more, no call is made beyond", low=0.0),
+    Option("controls", "path", None, "result.json of `controls` for this judge, or a folder of them: scores beside its errors"),
     Option("dry", "bool", False, "say what it would take, and make no call"),
     Option("draws", "int", 50_000, "Monte-Carlo draws of each null", low=1_000, high=1_000_000),
     Option("seed", "int", 0, "seed of label orders, training and draws", low=0, high=2**64 - 1),
@@ -110,6 +111,7 @@ def run(request: Request) -> Answer:
         targets = []
     slots, ignored = find_clips(data, targets)
     check_judge(targets, values)
+    confusions = _confusions(values)
     estimate = estimate_of(targets, slots, values) if values["judge"] == "vlm" else {"clips": clips_in(slots), "calls": 0}
     budget = values["budget"]
     if budget is not None and estimate.get("dollars", 0.0) > budget:
@@ -132,6 +134,8 @@ def run(request: Request) -> Answer:
         used = spent()
     result = _result(targets, slots, done, values, rules, out, request)
     result |= {"ignored": ignored, "estimate": estimate, "used": used}
+    if confusions:
+        result["corrected"] = output.plain(_corrected(result, targets, confusions, values))
     return Answer(result, tables(result), INFRASTRUCTURE if result["failures"] else COMPLETED)
 
 
@@ -227,6 +231,33 @@ def _calibench(
     scored = calibench_score.Settings(values["draws"], extraction=extraction)
     models, tests = calibench_score.evaluate(labels, scored, streams)
     return {"blocked": blocked, "models": models, "tests": tests}
+
+
+def _confusions(values: Mapping[str, Any]) -> dict[str, corrected.Confusion]:
+    """Return what `controls=` measured, by scene. Raises `UserError` where it was another judge that was measured."""
+    if values["controls"] is None:
+        return {}
+    found, _ = corrected.read_controls(Path(values["controls"]))
+    others = sorted({held.judge for held in found.values()} - {values["judge"]})
+    if others:
+        raise UserError(f"controls={values['controls']} measured the judge {', '.join(others)}, not {values['judge']}")
+    return found
+
+
+def _corrected(
+    result: Mapping[str, Any],
+    targets: Sequence[Target],
+    confusions: Mapping[str, corrected.Confusion],
+    values: Mapping[str, Any],
+) -> list[dict[str, Any]]:
+    """Return each cell as it is behind the judge's measured errors."""
+    references = {target.name: target.expected.q for target in targets if target.expected.q is not None}
+    if "pawbench" in result:
+        cells = corrected.pawbench_cells(result["pawbench"], references)
+    else:
+        cells = corrected.calibench_cells(result["models"])
+    streams = lambda name: generator(values["seed"], "evaluate", f"judge/{name}", 0, VALUES)  # noqa: E731
+    return corrected.evaluate(cells, confusions, streams, values["draws"])
 
 
 def _told(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from refcheck import score_tables
+from refcheck import corrected, score_tables
 from refcheck.judges.rubrics import TRUST
 
 SHOWN = 12
@@ -22,6 +22,8 @@ def tables(result: dict[str, Any]) -> tuple[Any, ...]:
         shown += score_tables.track_tables(result["pawbench"])
     elif result["models"]:
         shown += [score_tables.model_table(result["models"]), *score_tables.cell_tables(result["models"], result["tests"])]
+    if "corrected" in result:
+        shown += corrected.tables(result["corrected"])
     if result["trust"]:
         shown.append(_trust(result["trust"]))
     lines = [
@@ -68,12 +70,9 @@ def _estimate(told: dict[str, Any]) -> list[str]:
 
 
 def _trust(trust: dict[str, Any]) -> Table:
-    table = Table(title="Trust audit, by what was read (it changes no score)", title_justify="left")
-    for name in ("scene", "read"):
-        table.add_column(name)
     columns = (*TRUST, "none")
-    for name in columns:
-        table.add_column(name.lower(), justify="right")
+    shown = ("scene", "read", *(name.lower() for name in columns))
+    table = score_tables.empty_table("Trust audit", "Clips by what was read of them; it changes no score.", *shown, left=2)
     for scene, labels in trust.items():
         for label, counts in labels.items():
             table.add_row(scene, label, *(str(counts.get(name, 0) or ".") for name in columns))

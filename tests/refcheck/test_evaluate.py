@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import os
 import random
@@ -297,6 +299,24 @@ def test_kin_are_told(place, provider, capsys):
     assert "may favour its own kin" in capsys.readouterr().out
 
 
+def test_our_own_scenes_are_asked_about_with_their_rule_and_source(toy_conf, tmp_path, provider, capsys):
+    provider.words = {"red": "left", "blue": "right"}
+    for repeat, label in enumerate(("red", "blue", "red")):
+        (tmp_path / "clips" / "wedge").mkdir(parents=True, exist_ok=True)
+        paint(tmp_path / "clips" / "wedge" / f"r{repeat:03d}.mp4", label, mark=repeat)
+    judge = ["judge=vlm", "model=eye-1", f"base_url={provider.url}", "api_key_env=JUDGE_KEY", "draws=1000"]
+    asked = ["evaluate", f"data={tmp_path / 'clips'}", *judge, "k=3"]
+    assert app.main([*asked, f"out={tmp_path / 'out'}"]) == 0
+    assert labels_of(tmp_path) == {"wedge": ["left", "right", "left"]}
+    content = provider.requests[0]["messages"][1]["content"]
+    assert "which side the ball lies on" in content[-1]["text"] and len(content) == 10
+    source = Image.open(io.BytesIO(base64.b64decode(content[0]["image_url"]["url"].partition(",")[2])))
+    assert source.size == (768, 443), "832x480, the scene's own"
+    status = app.main([*asked, "scenes=toy/wedge-glossy,toy/wedge", f"out={tmp_path / 'all'}"])
+    missing = json.loads((tmp_path / "all" / "result.json").read_text())["failures"]
+    assert status == 3 and {(f["scene"], f["code"]) for f in missing} == {("wedge-glossy", "missing_clip")}
+
+
 def test_calibench_bins_from_known_truth(tmp_path, capsys):
     truth = {}
     for repeat, label in enumerate(["6", "1", "1"]):
@@ -322,6 +342,16 @@ def test_calibench_bins_from_known_truth(tmp_path, capsys):
     }
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert result["models"]["m"]["cells"]["dice"]["counts"] == [2, 0, 0, 0, 0, 1] and result["models"]["m"]["mntv"]["partial"]
+    confusion = [[10 * (row == column) for column in range(7)] for row in range(6)]
+    measured = {"schema": "quincunx.controls/v1", "scene": "calibench/dice", "outcomes": list("123456"), "confusion": confusion}
+    measured |= {"confusion_columns": [*"123456", "null"], "judge": {"name": "state"}}
+    (tmp_path / "controls.json").write_text(json.dumps(measured))
+    controls = f"controls={tmp_path / 'controls.json'}"
+    assert app.main([*asked, "k=3", controls, f"out={tmp_path / 'seen'}"]) == 0
+    (cell,) = json.loads((tmp_path / "seen" / "result.json").read_text())["corrected"]
+    assert cell["scene"] == "dice" and cell["tvd"] == pytest.approx(2 / 3, abs=1e-3), "a judge without errors corrects nothing"
+    (tmp_path / "controls.json").write_text(json.dumps(measured | {"judge": {"name": "trained"}}))
+    assert app.main([*asked, "k=3", controls, f"out={tmp_path / 'other'}"]) == 2
     assert app.main([*asked, "k=4", f"out={tmp_path / 'out'}", "overwrite=true"]) == 3, "a missing clip blocks the scene"
     assert not list((tmp_path / "out" / "bins").iterdir())
     assert json.loads((tmp_path / "out" / "result.json").read_text())["blocked"] == ["dice"]
