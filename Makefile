@@ -1,6 +1,7 @@
 # Every target sets itself up: it makes the environment in VENV on its first call, and only then.
 #   make demo      the whole story on one page        make test      lint, types and the fast tests
 #   make nightly   the long statistical tests         make lint      lint and types alone
+#   make references, make benchmarks                  write docs/references.md and docs/performance.md
 #   PYTHON=/path/to/python3.11 chooses the interpreter, VENV=folder the environment, WORKERS=n the test processes.
 VENV ?= .venv
 PYTHON ?= python3.11
@@ -8,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= $(shell $(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0)))' 2>/dev/null || echo 1)
 
-.PHONY: demo test nightly lint setup
+.PHONY: demo test nightly references benchmarks lint setup
 
 demo: setup
 	$(BIN)/python -m refcheck.demo
@@ -19,6 +20,13 @@ test: lint
 nightly: setup
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dask,slurm]'
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m slow
+
+references: setup
+	$(BIN)/quincunx verify scenes='*' evidence=2000 evidence_seconds=40 out=out/references overwrite=true
+	cp out/references/references.md docs/references.md
+
+benchmarks: setup
+	$(BIN)/python -m benchmarks out=docs/performance.md
 
 lint: setup
 	$(BIN)/ruff check .
