@@ -17,6 +17,7 @@ from simulators.sampling import Distribution, nominal_launch
 from tests.simulators.kernel_checks import check_batches, check_fold, tvd_bound
 
 SCENES = ("calibench/roulette", "pawbench/A16")
+MANY = 20_000
 
 
 @pytest.fixture(scope="module")
@@ -206,3 +207,42 @@ def test_deflectors_and_colours_that_share_a_factor(scene) -> None:
     bare = dataclasses.replace(one.device, deflectors=0)
     near = tvd_from(one.q(), labels(one, run(one.kernel, bare, 4, one.stream, range(20_000))))
     assert far > 0.03 > 2.0 * near
+
+
+def weak(device: Roulette, way: float = 1.0, **changes) -> Roulette:
+    """A short spin in a bowl without deflectors, far from even over the pockets; `way` -1: ball and rotor the other way."""
+    slow = with_laws(device, ball_speed=law(way * 0.85, 0.01), rotor_speed=law(way * 1.6, 0.01))
+    return dataclasses.replace(slow, deflectors=0, **changes)
+
+
+def pockets_of(scene, device: Roulette, seed: int, n: int) -> np.ndarray:
+    """How many of n rollouts end in each pocket (37,)."""
+    fact = run(scene.kernel, device, seed, scene.stream, range(n)).fact
+    return np.bincount(fact[fact >= 0], minlength=37)
+
+
+def alike(one: np.ndarray, other: np.ndarray) -> float:
+    """The p-value of two tallies of one distribution: chi-square of the cells with 10 or more in both together."""
+    from scipy.stats import chi2_contingency
+
+    table = np.array([one, other])
+    return float(chi2_contingency(table[:, table.sum(axis=0) >= 10]).pvalue)
+
+
+@pytest.mark.slow
+def test_a_mirrored_launch_ends_in_the_mirrored_pockets(scene, wheel: Roulette) -> None:
+    """Seen in a mirror along the rotor's x axis, pocket k is pocket 36 - k: n = 20,000 a side, false-alarm rate 1e-4."""
+    there = pockets_of(scene, weak(wheel), 5, MANY)
+    back = pockets_of(scene, weak(wheel, -1.0, entrance=-wheel.entrance), 6, MANY)
+    assert alike(there, back[::-1]) > 1e-4 > alike(there, back)
+
+
+@pytest.mark.slow
+def test_a_tilt_moves_the_pockets_and_turns_with_everything_else(scene, wheel: Roulette) -> None:
+    """.2 degrees; entrance and tilt turned by 5 pockets turn the outcomes by 5. n = 20,000 a side, false-alarm rate 1e-4."""
+    turn = -5.0 * 2.0 * math.pi / 37.0  # pockets are counted clockwise
+    tilted = weak(wheel, tilt=math.radians(0.2), tilt_towards=0.5)
+    turned = dataclasses.replace(tilted, tilt_towards=0.5 + turn, entrance=wheel.entrance + turn)
+    level, one, other = (pockets_of(scene, d, seed, MANY) for seed, d in enumerate((weak(wheel), tilted, turned)))
+    assert alike(level, one) < 1e-4
+    assert alike(np.roll(one, 5), other) > 1e-4 > alike(one, other)
