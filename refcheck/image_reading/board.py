@@ -119,10 +119,8 @@ def _lattice(device: PegBoard, at: Array, strength: Array, ball: Array, spacing:
     # No spot counts for more than a peg does, however strong: a column beside the lattice is not bought by a dark wall.
     usual = float(np.sort(strength)[::-1][: len(model)].min()) if len(strength) >= len(model) else float(strength.min())
     tree, weight = cKDTree(at), np.sqrt(np.minimum(strength, usual))
-    first = np.flatnonzero(
-        (np.abs(at[:, 0] - ball[0]) < 0.8 * spacing * max(1.0, abs(model[0, 0]) + 1.0))
-        & (at[:, 1] < ball[1] + 2.5 * spacing * max(rows, 1.0) + 1.5 * spacing)
-    )
+    reach = 1.2 * spacing * np.array([abs(model[0, 0]) + 1.0, 2.5 * max(rows, 1.0) + 1.5])
+    first = np.flatnonzero((np.abs(at - ball) < reach).all(axis=1))
     best, placed = 0.0, np.empty((0, 2))
     for wide in np.linspace(0.88, 1.12, 9):
         for tall in np.linspace(0.75, 1.25, 13) if len(np.unique(model[:, 1])) > 1 else (1.0,):

@@ -29,14 +29,6 @@ def line(points: Array) -> tuple[Array, Array]:
     return middle, np.linalg.svd(points - middle)[2][0]
 
 
-def crossing(lines: list[tuple[Array, Array]]) -> tuple[Array, float]:
-    """Return the point (2,) nearest to all lines, and how well it is fixed: the least eigenvalue of their normals, 0 to n/2."""
-    normals = np.array([[-d[1], d[0]] for _, d in lines])
-    offsets = np.array([normal @ at for normal, (at, _) in zip(normals, lines, strict=True)])
-    solution = np.linalg.lstsq(normals, offsets, rcond=None)[0]
-    return solution, float(np.linalg.eigvalsh(normals.T @ normals)[0])
-
-
 def to_unit_disc(rim: Array, centre: Array) -> Array:
     """Return the homography (3, 3) that takes the ellipse through `rim` (n >= 5, 2) to the unit circle and `centre` to 0.
 

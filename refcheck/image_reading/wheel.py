@@ -11,12 +11,13 @@ import numpy as np
 from scipy.ndimage import map_coordinates
 
 from refcheck.image_reading.marks import Array, Mark, Marks, Picture, Unreadable, Values
-from refcheck.image_reading.shapes import crossing, line, mapped, to_unit_disc
+from refcheck.image_reading.shapes import line, mapped, to_unit_disc
 from simulators.devices.spinner import COLORS, THICKNESS, Spinner
 from simulators.world import Camera
 
 RINGS = np.linspace(0.35, 0.93, 24)  # of the radius: clear of the hub and of the rim
 TURN = 2880  # places on a ring
+BLEND = 5.0  # px: how wide the blend of two colours may be
 SEEN = 0.4  # of the rings must show a sector's colour for a direction to count
 
 
@@ -68,13 +69,14 @@ class WheelKind:
         for _ in range(3):  # the hub from the edges, and the edges seen from that hub
             back = np.linalg.inv(to_unit_disc(rim, centre))
             lines, edges = _edges(picture, label, back, device)
-            centre, fixed = crossing([*lines])
-            if fixed < 0.05:  # two halves: their edges are one line, and only the hub itself tells where on it
-                centre = _hub(label, rim, centre, lines)
+            centre, sigma = _middle(lines, *_hub(label, rim))
+        off_line = max(abs((centre - at) @ np.array([-way[1], way[0]])) for at, way in lines)
+        if off_line > 0.03 * np.ptp(rim[:, 0]):
+            raise Unreadable("the edges of its sectors do not meet in the middle of it")
         pointer, off = _pointer(picture, label, back)
         return Marks(
             {"rim": rim[:: max(1, len(rim) // 200)], "hub": centre[None], "boundaries": edges, "pointer": pointer[None]},
-            {"rim": 0.5, "hub": 0.5, "boundaries": 0.4, "pointer": off},
+            {"rim": 0.5, "hub": sigma, "boundaries": 0.4, "pointer": off},
         )
 
     def values(self, marks: Marks, device: Spinner) -> Values:
@@ -115,8 +117,8 @@ def _labels(picture: Picture, device: Spinner) -> Array:
             off = np.abs(np.angle(np.exp(1j * (hue - np.arctan2(b, a)))))
             fits = (off < 0.45) & (chroma > 0.55 * strong)
         else:
-            off = np.abs(lab[..., 0] - lightness) / 60.0
-            fits = (off < 0.45) & (chroma < 12.0)
+            off = np.abs(lab[..., 0] - lightness) / 40.0
+            fits = (off < 0.3) & (chroma < 12.0)
         better = fits & (off < nearest)
         label[better], nearest[better] = index, off[better]
     return label
@@ -205,6 +207,8 @@ def _edges(picture: Picture, label: Array, back: Array, device: Spinner) -> tupl
             if not ((here[:8] == before).mean() > 0.7 and (here[-8:] == after).mean() > 0.7):
                 continue
             where = grid[ring, window]
+            if (here < 0).mean() * np.hypot(*(where[-1] - where[0])) > BLEND:
+                continue  # something lies over the edge
             place = _step(picture, where)
             if place is not None:
                 points.append(place)
@@ -269,23 +273,34 @@ def _at_rim(fitted: tuple[Array, Array], flat: Array, back: Array) -> Array:
     return mapped(back, (at + way * (-along + math.sqrt(max(along**2 - at @ at + 1.0, 0.0))))[None])[0]
 
 
-def _hub(label: Array, rim: Array, near: Array, lines: list[tuple[Array, Array]]) -> Array:
-    """Return the middle of what covers the middle, moved onto the line of the sectors' edges."""
+def _hub(label: Array, rim: Array) -> tuple[Array, float]:
+    """Return the middle of what covers the middle of the disc, and its sd [px]; without it the middle of the rim's picture."""
     radius = float(np.mean(np.linalg.norm(rim - rim.mean(0), axis=1)))
     (cx, cy), _, _ = cv2.fitEllipseDirect(rim.astype(np.float32)[:, None])
     ys, xs = np.mgrid[: label.shape[0], : label.shape[1]]
     within = np.hypot(xs + 0.5 - cx, ys + 0.5 - cy) < 0.45 * radius
     free = ((label < 0) & within).astype(np.uint8)
     free = cv2.morphologyEx(free, cv2.MORPH_OPEN, np.ones((5, 5), np.uint8))  # the blend of two colours is no hub
-    count, _parts, stats, middles = cv2.connectedComponentsWithStats(free)
+    count, _, stats, middles = cv2.connectedComponentsWithStats(free)
     sized = [i for i in range(1, count) if stats[i, cv2.CC_STAT_AREA] > 0.0005 * np.pi * radius**2]
-    if not sized:
-        hub = np.array([cx, cy])  # no hub to be seen: the middle of the picture of the rim
-    else:
-        hub = min((middles[i] + 0.5 for i in sized), key=lambda m: float(np.hypot(m[0] - cx, m[1] - cy)))
-    at = np.mean([p for p, _ in lines], axis=0)
-    way = lines[0][1]
-    return np.asarray(at + way * ((hub - at) @ way)) if len(lines) == 2 else hub
+    near = [middles[i] + 0.5 for i in sized if np.hypot(*(middles[i] + 0.5 - [cx, cy])) < 0.12 * radius]
+    if not near:
+        return np.array([cx, cy]), 0.03 * radius
+    return np.asarray(min(near, key=lambda m: float(np.hypot(m[0] - cx, m[1] - cy)))), 0.01 * radius
+
+
+def _middle(lines: list[tuple[Array, Array]], hub: Array, sd: float, edge: float = 0.4) -> tuple[Array, float]:
+    """Return where the sectors meet and its sd [px]: the edges' crossing (sd `edge` across each) and the hub, by weight.
+
+    Two nearly opposite edges are nearly one line, and only the hub tells where on it.
+    """
+    weight, pull = np.eye(2) / sd**2, hub / sd**2
+    for at, way in lines:
+        normal = np.array([-way[1], way[0]])
+        weight += np.outer(normal, normal) / edge**2
+        pull = pull + normal * (normal @ at) / edge**2
+    spread = np.linalg.inv(weight)
+    return spread @ pull, float(np.sqrt(np.trace(spread) / 2.0))
 
 
 def _pointer(picture: Picture, label: Array, back: Array) -> tuple[Array, float]:
