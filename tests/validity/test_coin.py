@@ -14,7 +14,7 @@ from simulators import rotation
 from simulators.devices.caught_coin import CaughtCoin
 from simulators.engines.bullet import Bullet
 from simulators.engines.loop import run
-from simulators.kernels import disc
+from simulators.kernels import disc, disc_contact
 from simulators.kernels.coin import CaughtCoinKernel, CoinKernel
 from simulators.sampling import Distribution, launch_block
 
@@ -124,7 +124,10 @@ def table_coin(**changes):
 
 @pytest.mark.parametrize("tilt", [0.1, 0.3])
 def test_a_thin_coin_wobbles_at_the_rate_of_eulers_disc_and_keeps_its_energy(tilt: float) -> None:
-    """Omega^2 = 4 g / (R sin tilt) with its centre at rest, rolling without slip (Moffatt 2000, Nature 404, 833)."""
+    """Omega^2 = 4 g / (R sin tilt) with its centre at rest, rolling without slip (Moffatt 2000, Nature 404, 833).
+
+    At 1/9600 s: where a coin rolls the step's error is of first order, 5 % of the rate at a tilt of .3 and 1/2400 s.
+    """
     thin = table_coin(thickness=1e-4, bevel=1e-5, friction=1.0, restitution=0.0)
     k = CoinKernel().constants(thin)
     radius = thin.diameter / 2
@@ -133,7 +136,7 @@ def test_a_thin_coin_wobbles_at_the_rate_of_eulers_disc_and_keeps_its_energy(til
     spin = rate * math.sin(tilt) * rotation.rotate(quat, (0.0, 1.0, 0.0))  # about the radius to the touching point
     begin = np.array([0.0, 0.0, radius * math.sin(tilt) + thin.thickness / 2, *quat, 0.0, 0.0, 0.0, *spin])
     s, before, after = (np.zeros(disc.NUMBERS) for _ in range(3))
-    disc.take_up(begin, s, k, 1 / 2400)
+    disc.take_up(begin, s, k, 1 / 9600)
     s[2] -= disc.gap_of(s[2], disc.normal(s)[2], k)
 
     def energy() -> float:
@@ -141,9 +144,9 @@ def test_a_thin_coin_wobbles_at_the_rate_of_eulers_disc_and_keeps_its_energy(til
         disc.show(s, k, shown)
         return 0.5 * (s[7:10] @ s[7:10]) / k[4] + 0.5 * s[10:13] @ shown[10:] + GRAVITY * (s[2] - thin.thickness / 2) / k[4]
 
-    first, time, mode, turned, azimuth = energy(), 0.0, disc.STAYS, 0.0, None
+    first, time, mode, turned, azimuth = energy(), 0.0, disc_contact.STAYS, 0.0, None
     while time < 0.3:
-        taken, mode = disc.advance(s, before, after, k, mode, 1.0, 1 / 2400, 0.1, 0.0)
+        taken, mode = disc_contact.advance(s, before, after, k, mode, 1.0, 1 / 9600, 0.1, 0.0)
         time += taken
         nx, ny, _ = disc.normal(s)
         now = math.atan2(ny, nx)
@@ -168,9 +171,9 @@ def test_a_thick_coin_laid_down_dead_stands_as_often_as_its_shape_says(ratio: fl
         s, before, after = (np.zeros(disc.NUMBERS) for _ in range(3))
         disc.take_up(np.array([0.0, 0.0, 0.0, *quat, *np.zeros(6)]), s, k, 1 / 1200)
         s[2] -= disc.gap_of(0.0, disc.normal(s)[2], k)
-        time, mode = 0.0, disc.STAYS
-        while time < 2.0 and mode != disc.RESTS:
-            taken, mode = disc.advance(s, before, after, k, mode, 1 / 60, 1 / 1200, 0.3, 60.0)
+        time, mode = 0.0, disc_contact.STAYS
+        while time < 2.0 and mode != disc_contact.RESTS:
+            taken, mode = disc_contact.advance(s, before, after, k, mode, 1 / 60, 1 / 1200, 0.3, 60.0)
             time += taken
         edge += abs(disc.normal(s)[2]) < 0.5
     assert edge / 400 == pytest.approx(ratio / math.hypot(1.0, ratio), abs=0.02)
