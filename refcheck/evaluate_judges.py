@@ -23,8 +23,8 @@ REPLIES = "replies.jsonl"
 
 
 def endpoint_settings(values: Mapping[str, Any]) -> Any:
-    """Return the endpoint's `Settings` among the options. Raises `UserError` without the extra `judge`."""
-    from refcheck.judges.endpoint import Settings  # needs the extra
+    """Return the endpoint's `Settings` among the options."""
+    from refcheck.judges.endpoint import Settings
 
     names = Settings.__dataclass_fields__
     return Settings(**{name: values[name] for name in names if name != "model"}, model=values["model"] or "")
@@ -78,6 +78,7 @@ def judges_of(
 
         endpoint, replies = Endpoint(endpoint_settings(values)), Replies(out / REPLIES)
         stack.callback(replies.close)
+        stack.callback(endpoint.close)
 
         def asked(target: Target) -> Read:
             protocol = _protocol(target, values)

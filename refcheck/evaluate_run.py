@@ -137,7 +137,7 @@ def _judge(target: Target, slot: Slot, model: str, settings: str, read: Read) ->
     except ClipError as error:
         return _entry(targets, slot, model, settings, BROKEN, str(error))
     except OSError as error:  # also a call that failed, which brings its code
-        return _entry(targets, slot, model, settings, getattr(error, "code", MACHINE), str(error))
+        return _entry(targets, slot, model, settings, getattr(error, "code", MACHINE), getattr(error, "message", str(error)))
     reading = verdict.reading
     row = _row(target, slot, model, "null_observation" if reading.outcome is None else "outcome")
     row |= {} if reading.outcome is None else {"outcome_label": reading.outcome}

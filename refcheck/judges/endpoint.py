@@ -1,6 +1,6 @@
 """An OpenAI-compatible endpoint: one completion at a time, paced, bounded, within a budget, its key in nothing it says.
 
-It knows no scene and no label. Needs the extra `judge`.
+It knows no scene and no label. Only what makes the calls, `judges.transport`, needs the extra `judge`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 import re
 import time
-import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -20,17 +19,7 @@ from pydantic import Field, ValidationError
 from refcheck.command import UserError
 from refcheck.untrusted import Strict, parse_json
 
-try:
-    import httpx2
-    import openai
-except ImportError as missing:  # pragma: no cover
-    raise UserError(
-        f"judge=vlm needs the extra `judge` ({missing.name} is missing): pip install 'quincunx[judge]'"
-    ) from missing
-
-MAXIMUM_REPLY = 1 << 20
-"""Bytes of a response: a thousand times what a reply of 2,048 tokens with its envelope takes at most is something else."""
-FATAL = (401, 402, 403, 404)
+FATAL = ("status_401", "status_402", "status_403", "status_404")
 """No key, no money, no right, no such model: every other call would meet the same."""
 BACKOFF = 0.5  # s, before a second call where the first came back as no completion; doubles
 
@@ -42,7 +31,7 @@ class CallError(OSError):
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
-        self.code = code
+        self.code, self.message = code, message
 
 
 @dataclass(frozen=True)
@@ -120,17 +109,13 @@ class Endpoint:
     """Makes calls; several threads may. Counts `requests`, `input_tokens`, `output_tokens` and `spent` [$]."""
 
     def __init__(self, settings: Settings) -> None:
+        from refcheck.judges.transport import Client  # the extra: only where calls are made
+
         self.settings, self._key = settings, settings.key()
         self.requests = self.input_tokens = self.output_tokens = 0
         self.unpriced = 0  # completions that came without their count of tokens
         self._lock, self._next, self._stopped = Lock(), 0.0, ""
-        self._client = openai.OpenAI(
-            api_key=self._key,
-            base_url=settings.base_url,
-            timeout=settings.timeout,
-            max_retries=settings.retries,
-            http_client=openai.DefaultHttpxClient(transport=_Bounded(self), follow_redirects=False),
-        )
+        self._client = Client(settings, self._key, self.wait_for_turn)
 
     @property
     def spent(self) -> float:
@@ -173,16 +158,16 @@ class Endpoint:
                 "max_tokens": self.settings.max_tokens,
                 "response_format": {"type": "json_object"},
             }
-            return self._client.post("/chat/completions", cast_to=httpx2.Response, body=body).text
-        except openai.APITimeoutError as error:
-            raise CallError("timeout", f"no whole response within {self.settings.timeout:g} s") from error
-        except openai.APIStatusError as error:
-            said = CallError(f"status_{error.status_code}", self.redact(error.message)[:300])
-            if error.status_code in FATAL:
+            return self._client.post(body)
+        except CallError as error:
+            said = CallError(error.code, self.redact(error.message)[:300])
+            if error.code in FATAL:
                 self._stopped = str(said)
             raise said from None
-        except openai.APIConnectionError as error:
-            raise CallError("connection", self.redact(str(error.__cause__ or error))[:300]) from error
+
+    def close(self) -> None:
+        """Give the connections up."""
+        self._client.close()
 
     def _may_go_on(self) -> None:
         if self._stopped:
@@ -208,43 +193,3 @@ class Endpoint:
                 self._next = turn + 60.0 / self.settings.per_minute
             self.requests += 1
         time.sleep(turn - now)
-
-
-class _Bounded(httpx2.HTTPTransport):
-    """Sends each request in its turn, and bounds what comes back in bytes and in seconds, however it trickles."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        parts = urlsplit(endpoint.settings.base_url)
-        proxied = not urllib.request.proxy_bypass(parts.hostname or "")
-        super().__init__(proxy=urllib.request.getproxies().get(parts.scheme) if proxied else None)
-
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send one request, retries among them."""
-        self._endpoint.wait_for_turn()
-        deadline = time.monotonic() + self._endpoint.settings.timeout
-        response = super().handle_request(request)
-        response.stream = _Stream(response.stream, deadline)  # type: ignore[arg-type]
-        return response
-
-
-@dataclass
-class _Stream(httpx2.SyncByteStream):
-    """A body that ends in an error once it is late or too large; a single read waits for at most the timeout."""
-
-    stream: httpx2.SyncByteStream
-    deadline: float
-
-    def __iter__(self) -> Iterator[bytes]:
-        size = 0
-        for part in self.stream:
-            size += len(part)
-            if size > MAXIMUM_REPLY:
-                raise httpx2.ReadError(f"the response is larger than {MAXIMUM_REPLY} bytes")
-            if time.monotonic() > self.deadline:
-                raise httpx2.ReadTimeout("the response came too slowly")
-            yield part
-
-    def close(self) -> None:
-        """Give the connection up."""
-        self.stream.close()

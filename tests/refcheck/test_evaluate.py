@@ -62,6 +62,7 @@ def place(stock, tmp_path):
 @pytest.fixture
 def provider(monkeypatch):
     monkeypatch.setenv("JUDGE_KEY", KEY)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.02)
     monkeypatch.setattr("refcheck.judges.endpoint.BACKOFF", 0.02)
     server = Provider()
@@ -233,7 +234,7 @@ def test_an_outage_asks_once_and_scores_nothing(place, provider):
 @pytest.mark.parametrize("fault", ["429", "cut", "html", "label", "scene", "prose", "truncated"])
 def test_now_and_then_a_failure_changes_no_row(place, provider, fault):
     provider.faults = [fault if k % 3 == 0 else None for k in range(12)]
-    status, result, _ = evaluate(place, provider)
+    status, result, _ = evaluate(place, provider, "concurrency=1")  # so that no question meets two of them
     assert (status, result["failures"]) == (0, []) and labels_of(place) == LABELS
 
 
@@ -355,6 +356,17 @@ def test_calibench_bins_from_known_truth(tmp_path, capsys):
     assert app.main([*asked, "k=4", f"out={tmp_path / 'out'}", "overwrite=true"]) == 3, "a missing clip blocks the scene"
     assert not list((tmp_path / "out" / "bins").iterdir())
     assert json.loads((tmp_path / "out" / "result.json").read_text())["blocked"] == ["dice"]
+
+
+def test_only_the_judge_that_calls_needs_the_extra(place, provider, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openai", None)
+    monkeypatch.delitem(sys.modules, "refcheck.judges.transport", raising=False)
+    assert app.main(words(place, provider)) == 2
+    assert "pip install 'quincunx[judge]'" in capsys.readouterr().err
+    truth = {f"{scene}/r{k:03d}": "red" for scene, held in LABELS.items() for k in range(len(held))}
+    (place / "truth.json").write_text(json.dumps(truth))
+    assert app.main(words(place, provider, "judge=state", f"truth={place / 'truth.json'}", out="known")) == 0
+    assert labels_of(place, "known") == {"A-03": ["red"] * 4, "Z-01": ["red"] * 4} and not provider.requests
 
 
 def test_a_journal_keeps_what_it_acknowledged(tmp_path):

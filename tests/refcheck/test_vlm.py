@@ -45,6 +45,7 @@ def paint(path, label, mark=0, frames=9):
 @pytest.fixture
 def provider(monkeypatch):
     monkeypatch.setenv("JUDGE_KEY", KEY)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.02)
     monkeypatch.setattr("refcheck.judges.endpoint.BACKOFF", 0.02)
     server = Provider()
