@@ -46,7 +46,7 @@ class CoinKind:
         """Return the coin's face and the outline of its upper side."""
         turn = 2.0 * np.pi * np.arange(24) / 24.0
         ring = device.diameter / 2.0 * np.column_stack([np.cos(turn), np.sin(turn), 0.0 * turn])
-        at = [*ring, 0.0, -device.set_back, device.height + device.thickness / 2.0]
+        at = np.add(ring, (0.0, -device.set_back, device.height + device.thickness / 2.0))
         return Marks({"rim": camera.project(at)}, {"rim": 0.5}, {"start_face": device.start_face})
 
     def find(self, picture: Picture, device: Coin) -> Marks:
