@@ -14,8 +14,7 @@ from refcheck.image_reading.marks import Array, Mark, Marks, Picture, Unreadable
 from simulators.devices.draw_box import DrawBox
 from simulators.world import Camera
 
-COVERED = 0.93  # of a colour's pixels must lie on its balls
-OWN = 0.25  # of a ball's disc must be of its colour and of no other ball in front
+COVERED = 0.9  # of a colour's pixels must lie on its balls
 HUE = 0.45  # rad
 
 
@@ -76,6 +75,8 @@ class BallsKind:
                 raise Unreadable(
                     f"balls that are {name} hide each other: some of their colour belongs to no ball that is found"
                 )
+        if len(kept) != len(device.filling):  # one hidden, or a gloss taken for one: either way a count would be a guess
+            raise Unreadable(f"{len(kept)} balls are seen, and the scene's box holds {len(device.filling)}")
         points = {name: np.array([c for n, c, _ in kept if n == name]).reshape(-1, 2) for name in device.facts}
         return Marks(points, dict.fromkeys(points, 1.0))
 

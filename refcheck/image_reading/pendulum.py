@@ -94,7 +94,7 @@ class PendulumKind:
 
 
 def _segments(picture: Picture) -> Array:
-    found = cv2.createLineSegmentDetector().detect(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY))[0]
+    found = cv2.createLineSegmentDetector().detect(cv2.GaussianBlur(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), (0, 0), 1.0))[0]
     return np.empty((0, 4)) if found is None else np.asarray(found, float).reshape(-1, 4) + 0.5
 
 
