@@ -18,8 +18,9 @@ test: lint
 	$(BIN)/python -m pytest -q -n $(WORKERS)
 
 nightly: setup
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dask,slurm]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dask,slurm,judge,photoreal]'
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m slow
+	$(BIN)/python -m pytest -q -n $(WORKERS) tests/refcheck/test_vlm.py tests/refcheck/test_evaluate.py tests/simulators/test_photoreal.py
 
 references: setup
 	$(BIN)/quincunx verify scenes='*' evidence=2000 evidence_seconds=40 out=out/references overwrite=true

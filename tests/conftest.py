@@ -1,11 +1,21 @@
-"""Shared by all tests: a folder of configs with the toy scenes in it."""
+"""Shared by all tests: a folder of configs with the toy scenes in it, and which tests need an extra."""
 
 from __future__ import annotations
+
+from importlib.util import find_spec
 
 import pytest
 import toy
 
 from scenes import catalog, mechanism
+
+EXTRAS = {
+    "openai": ("refcheck/test_vlm.py", "refcheck/test_evaluate.py"),
+    "mitsuba": ("simulators/test_photoreal.py",),
+    "distributed": ("simulators/test_clusters.py",),
+}
+"""Tests of what only an extra brings: `make nightly` installs the extras and runs them; `make test` must not need them."""
+collect_ignore = [file for package, files in EXTRAS.items() if find_spec(package) is None for file in files]
 
 
 @pytest.fixture
