@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from simulators.compiled import jit
+from simulators.compiled import borrowing, jit
 from simulators.kernels.frames import is_rest, still_since
 
 BOX, CAPSULE = 0, 1
@@ -19,7 +19,7 @@ SKIN = 0.5  # ball radii: how far ahead neighbours are listed
 GRIP_RATE = 25.0  # 1/s, of the critically damped pull that a closing hand has on its ball
 
 
-@jit
+@borrowing
 def pose_at(time, at, times, places, turns, eased, place, turn):
     """Write into `place` (3,) and `turn` (4,) where keyframes (K,), (K, 3), (K, 4) are at `time`; return the next `at`.
 
@@ -54,7 +54,7 @@ def pose_at(time, at, times, places, turns, eased, place, turn):
     return at
 
 
-@jit
+@borrowing
 def put_shape(place, turn, offset, tilt, centre, axes):
     """Write the world centre (3,) and axes (3, 3: columns) of a part at `offset`, `tilt` of a body at `place`, `turn`."""
     ax, ay, az, aw = turn[0], turn[1], turn[2], turn[3]
@@ -74,7 +74,7 @@ def put_shape(place, turn, offset, tilt, centre, axes):
     centre[2] = place[2] + offset[2] + aw * tz + ax * ty - ay * tx
 
 
-@jit
+@borrowing
 def nearest(kind, size, centre, axes, s, x, y, z):
     """Return the unit vector from a shape's surface to the point (x, y, z), and the distance: negative inside.
 
@@ -113,7 +113,7 @@ def nearest(kind, size, centre, axes, s, x, y, z):
     )
 
 
-@jit
+@borrowing
 def contact(stiffness, damping, friction, mass, depth, nx, ny, nz, vx, vy, vz, stretch, row, dt):
     """Return the force on the ball that the normal n points to, and its normal part; update `stretch` (rows, 3) at `row`.
 
@@ -138,7 +138,7 @@ def contact(stiffness, damping, friction, mass, depth, nx, ny, nz, vx, vy, vz, s
     return fx + normal * nx, fy + normal * ny, fz + normal * nz, normal
 
 
-@jit
+@borrowing
 def list_neighbours(balls, radius, kind, size, centre, axes, driven, pairs, pair_count, walls, wall_count):
     """Fill for each ball the later balls `pairs` (N, N) and the fixed shapes `walls` (N, S) that are near it."""
     reach = (2.0 + SKIN) * radius
@@ -184,7 +184,7 @@ def clearances(kind, size, offset, tilt, home, points):
     return least
 
 
-@jit
+@borrowing
 def closest(balls, point, reach):
     """Return the ball whose centre is nearest to `point` (3,), -1 where none is within `reach`."""
     best, least = -1, reach * reach
@@ -197,7 +197,7 @@ def closest(balls, point, reach):
     return best
 
 
-@jit
+@borrowing
 def turned(balls, i, dt):
     """Turn the quaternion of ball `i` by its angular velocity for `dt`."""
     x, y, z, w = balls[i, 3], balls[i, 4], balls[i, 5], balls[i, 6]

@@ -234,10 +234,21 @@ def test_another_filling_order_renames_the_same_draws() -> None:
 
 def test_an_unshaken_box_gives_what_lay_under_the_hand() -> None:
     """Zero the action: the hand, reaching narrowly to the left, finds red in every one of 40 draws."""
-    scene = load_scene("pawbench/A-13", scene_knock_out("pawbench/A-13"))
+    scene = load_scene("pawbench/A-13", ("scene.device.amplitude=0",))
     narrow = {**scene.device.random, "reach_x": law(0.005), "reach_y": law(0.005)}
     rollouts = run(scene.kernel, dataclasses.replace(scene.device, random=narrow), 0, scene.stream, range(40))
     assert np.all(rollouts.fact == scene.device.facts.index("red"))
+
+
+def test_another_filling_of_the_box_renames_the_same_draws() -> None:
+    """The draw is a place in the box, whatever lies there: red and blue in a row, or in turn, exactly."""
+    scene = load_scene("pawbench/A-13", ("scene.device.shake_time=0.5",))
+    letters = tuple("abcdefghijkl")
+    lettered = dataclasses.replace(scene.device, filling=letters, colors=dict.fromkeys(letters, (0.5, 0.5, 0.5)))
+    place = run(scene.kernel, lettered, 1, "order", range(24)).fact
+    for filling in (scene.device.filling, ("red", "blue") * 6):
+        fact = run(scene.kernel, dataclasses.replace(scene.device, filling=filling), 1, "order", range(24)).fact
+        assert np.array_equal(fact, np.array([("red", "blue").index(name) for name in filling])[place])
 
 
 def test_an_unturned_crank_gives_the_same_ball_every_time() -> None:
@@ -257,7 +268,7 @@ def law(sd: float) -> Distribution:
 def test_every_null_has_a_reason_and_is_stuck() -> None:
     """A heap that a blade holds up, or that lies at the back, leaves the slide's pocket empty. No other reason occurs."""
     kernel, device = tumbler("pawbench/A19")
-    rollouts = run(kernel, dataclasses.replace(device, turns=3.0), 0, "nulls", range(48))
+    rollouts = run(kernel, device, 0, "nulls", range(64))
     nulls = rollouts.null[rollouts.fact < 0]
     assert len(nulls) > 0 and {NULL_REASONS[code] for code in nulls} == {"stuck"}
     assert np.all(rollouts.null[rollouts.fact >= 0] == 0)
@@ -274,17 +285,17 @@ def test_every_wrong_parameter_is_named_at_once() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("id", ["pawbench/A-13", "pawbench/A19"])
-def test_halving_the_step_moves_nothing_beyond_noise(id: str) -> None:
-    """n = 1,500 a side, independent launches; every share within 4 standard errors: false-alarm rate below 5 * 6.4e-5."""
+@pytest.mark.parametrize(("id", "n"), [("pawbench/A-13", 1500), ("pawbench/A19", 1500)])
+def test_halving_the_step_moves_nothing_beyond_noise(id: str, n: int) -> None:
+    """Independent launches, n a side; every share within 4 standard errors: false-alarm rate below 5 * 6.4e-5."""
     scene = load_scene(id)
     halved = dataclasses.replace(scene.kernel, steps_per_second=2 * scene.kernel.steps_per_second)
     k = len(scene.outcomes)
     a, b = (
-        np.bincount(scene.outcome(run(kernel, scene.device, seed, scene.stream, range(1500)).fact) + 1, minlength=k + 1) / 1500
+        np.bincount(scene.outcome(run(kernel, scene.device, seed, scene.stream, range(n)).fact) + 1, minlength=k + 1) / n
         for seed, kernel in ((1, scene.kernel), (2, halved))
     )
-    error = np.sqrt((a * (1 - a) + b * (1 - b)) / 1500 + 1e-6)
+    error = np.sqrt((a * (1 - a) + b * (1 - b)) / n + 1e-6)
     assert np.all(np.abs(a - b) < 4 * error), (a, b)
 
 
