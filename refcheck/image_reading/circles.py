@@ -13,6 +13,9 @@ RAYS = 90
 SMALLEST, LARGEST = 0.012, 0.16  # of the picture's height: a ball's radius
 
 
+LEAST = 5.0  # px: a smaller circle is found in any noise
+
+
 def lab_of(picture: Picture) -> Array:
     """Return lightness and colour (H, W, 3), steps of about equal size to the eye."""
     return np.asarray(cv2.cvtColor(picture.astype(np.float32) / 255.0, cv2.COLOR_RGB2LAB), float)
@@ -82,7 +85,7 @@ def circles(picture: Picture, smallest: float, largest: float, least: float) -> 
 def find_ball(picture: Picture, least: float = 0.6) -> Array:
     """Return points (n, 2) on the outline of the largest ball: a circle most of whose outline (`least`) is seen."""
     height = picture.shape[0]
-    good = circles(picture, SMALLEST * height, LARGEST * height, least)
+    good = circles(picture, max(SMALLEST * height, LEAST), LARGEST * height, least)
     if not good:
         raise Unreadable("no ball is seen whole enough")
     return max(good, key=lambda one: one[2] * one[3] ** 2)[0]
