@@ -120,6 +120,17 @@ def test_a_rounded_box_is_the_box_shrunk_and_grown_again():
         assert np.allclose(mesh.places - core, 0.004 * mesh.normals)
 
 
+def test_a_spark_goes_and_a_gleam_stays():
+    light = np.full((20, 20, 3), 0.4)
+    light[5, 5] = 9.0
+    light[12:15, 12:15] = 9.0
+    light[2, 15] = 1.0  # a white mark
+    kept = photoreal._without_sparks(light)
+    light[5, 5] = 0.4
+    changed = np.argwhere(np.any(kept != light, axis=-1)).tolist()
+    assert changed == [[y, x] for y in (12, 14) for x in (12, 14)]  # corners of the gleam alone
+
+
 def test_without_mitsuba_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mitsuba", None)
     world, camera = WORLDS["raster"]
