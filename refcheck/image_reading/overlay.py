@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import cv2
 import numpy as np
 
@@ -36,6 +38,7 @@ def overlay(picture: Picture, marks: Marks, lines: list[str], ruler: bool = Fals
                     cv2.putText(image, str(number + 1), place, cv2.FONT_HERSHEY_SIMPLEX, 0.42, shade, thick, cv2.LINE_AA)
         key.append((name, colour))
     key += [(f"{name}: {word}", (255, 255, 255)) for name, word in marks.words.items()]
+    lines = [part for text in lines for part in textwrap.wrap(text, max(20, width // 8), subsequent_indent="   ")]
     footer = np.full((28 + 20 * len(lines), width, 3), 32, np.uint8)
     x = 10
     for name, colour in key:
