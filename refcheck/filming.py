@@ -212,4 +212,8 @@ def renderer_version(name: Renderer) -> str:
             named.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             named.append(f"{package} (not installed)")
+    if name == "photoreal":
+        from simulators.render.photoreal import variant  # which of Mitsuba's variants works here changes the noise
+
+        named.append(variant())
     return ", ".join(named)
