@@ -79,7 +79,7 @@ def markdown(some: Sequence[Certificate], scenes: Sequence[Scene]) -> str:
         "",
         "Written by `quincunx verify`; nothing here is typed. For each scene: does its own physics, as its file declares it, "
         "give the reference distribution `q`? TVD is the total variation distance of the outcomes from `q`; its interval holds "
-        f"at whatever moment the run stopped, each end with error {some[0].alpha:g}. A null is a rollout that ends in no outcome.",
+        f"at whatever moment the run stopped, each end with error {some[0].alpha:g}. A null ends in no outcome.",
         "",
         "| scene | verdict | TVD | interval | epsilon | n | nulls | basis | standing of q |",
         "|---|---|---|---|---|---|---|---|---|",

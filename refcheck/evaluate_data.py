@@ -10,7 +10,7 @@ import io
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -102,10 +102,10 @@ def package_targets(folder: Path, rules: Rules) -> list[Target]:
         scene = load_scene(ours[told.scene_id]) if told.scene_id in ours else None
         if scene is not None and set(scene.outcomes) != set(held.outcomes):
             scene = None  # another version of it: its readout rule may be another one too
-        rule = {} if scene is None else {"readout_rule": scene.readout_rule}
-        targets.append(
-            Target(told.scene_id, held, Item(told.scene_id, told.action, told.prompt, held.outcomes, **rule), scene, picture)
-        )
+        item = Item(told.scene_id, told.action, told.prompt, held.outcomes)
+        if scene is not None:
+            item = replace(item, readout_rule=scene.readout_rule)
+        targets.append(Target(told.scene_id, held, item, scene, picture))
     problems.check()
     return targets
 

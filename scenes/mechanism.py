@@ -165,7 +165,8 @@ def _law(at: str, law: object) -> tuple[Distribution, list[str]]:
                 )
     if problems:
         return STAND_IN, problems
-    as_floats = {key: value if key == "size" else _floats(value) for key, value in numbers.items()}  # 0 and 0.0 are the same physics: one digest
+    # 0 and 0.0 are the same physics: one digest
+    as_floats = {key: value if key == "size" else _floats(value) for key, value in numbers.items()}
     try:
         return Distribution.of({"dist": name, **as_floats}), []
     except ValueError as error:

@@ -99,9 +99,7 @@ def generator(seed: int, stream: str, name: str, number: int, kind: int) -> Gene
 
 def launch_block(random: Mapping[str, Distribution], seed: int, stream: str, block: int) -> dict[str, Array]:
     """Draw the whole block of launches `block * 1024` onwards: each variable (1024,), or (1024, d) for a vector."""
-    return {
-        name: law.draw(BLOCK, generator(seed, stream, name, block, VALUES)) for name, law in random.items()
-    }
+    return {name: law.draw(BLOCK, generator(seed, stream, name, block, VALUES)) for name, law in random.items()}
 
 
 def nominal_launch(random: Mapping[str, Distribution], rows: int = 1) -> dict[str, Array]:
