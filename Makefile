@@ -23,7 +23,7 @@ nightly: setup
 	$(BIN)/python -m pytest -q -n $(WORKERS) tests/refcheck/test_vlm.py tests/refcheck/test_evaluate.py tests/simulators/test_photoreal.py
 
 references: setup
-	$(BIN)/quincunx verify scenes='*' budget=300000 evidence=2000 evidence_seconds=40 out=out/references overwrite=true
+	$(BIN)/quincunx verify scenes='*' budget=300000 seconds=240 evidence=2000 evidence_seconds=12 out=out/references overwrite=true
 	cp out/references/references.md docs/references.md
 
 benchmarks: setup
