@@ -17,9 +17,10 @@ import pstats
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -96,15 +97,20 @@ def against_peers(only: tuple[str, ...], repeats: int) -> list[str]:
     return ["## Against the shortest plain loop", "", "One core each, in turn, medians.", "", *table(header, rows)]
 
 
-def growth(id: str, what: str, values: Iterable[int]) -> list[str]:
-    """Return a table of rates of the device of `id` over values of its field `what`."""
+def growth(id: str, what: str, changes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a table of rates of the device of `id` over changes of its fields, by the name that a row gives them."""
     scene, rows = load_scene(id), []
-    for value in values:
-        changed = replace(scene, device=replace(scene.device, **{what: value}))  # type: ignore[type-var]
+    for name, change in changes.items():
+        changed = replace(scene, device=replace(scene.device, **change))  # type: ignore[type-var]
         n = enough(changed)
         rate = statistics.median(rate_of(changed, n) for _ in range(3))
-        rows.append((str(value), f"{rate:,.0f}", f"{1e6 / rate:,.1f}"))
+        rows.append((name, f"{rate:,.0f}", f"{1e6 / rate:,.1f}"))
     return [f"### Over {what}: {id}", "", *table((what, "rollouts/s", "microseconds each"), rows), ""]
+
+
+def through(scene: Scene, n: int, pool: Pool | None = None) -> float:
+    """Return how long [s] rollouts 0 to n take, each slice being dropped when it has come."""
+    return timed(lambda: sum(len(part) for part in run_range(scene.integrator, scene.device, 0, scene.stream, 0, n, pool)))
 
 
 def over_n(id: str) -> list[str]:
@@ -116,11 +122,6 @@ def over_n(id: str) -> list[str]:
         rows.append((f"{n:,}", f"{n / took:,.0f}", f"{peak:,.0f}"))
     header = ("n", "rollouts/s", "peak memory of the process so far [MiB]")
     return [f"### Over n: {id}", "", *table(header, rows), ""]
-
-
-def through(scene: Scene, n: int, pool: Pool | None = None) -> float:
-    """Return how long [s] rollouts 0 to n take, each slice being dropped when it has come."""
-    return timed(lambda: sum(len(part) for part in run_range(scene.integrator, scene.device, 0, scene.stream, 0, n, pool)))
 
 
 def over_workers(ids: Iterable[str]) -> list[str]:
@@ -189,8 +190,9 @@ def main(arguments: list[str]) -> int:
     if not only:
         typical = ("pawbench/A22", "pawbench/A-01", "calibench/dice", "pawbench/A-03")
         lines += ["## How cost grows", "", *over_n("pawbench/A22")]
-        lines += growth("calibench/galton_board", "rows", (2, 4, 8, 16, 32))
-        lines += growth("calibench/lottery", "balls", (5, 10, 20, 40))
+        lines += growth("calibench/galton_board", "rows", {str(k): {"rows": k} for k in (2, 4, 8, 16, 32)})
+        balls = load_scene("calibench/lottery").device.filling  # type: ignore[attr-defined]
+        lines += growth("calibench/lottery", "balls", {str(k): {"filling": balls[:k]} for k in (5, 10, 15, 20)})
         lines += over_workers(typical[:3]) + limits(typical) + profile("pawbench/A22") + profile("pawbench/A-03")
     page = "\n".join(lines) + "\n"
     print(page)
