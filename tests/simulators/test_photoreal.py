@@ -8,8 +8,6 @@ import pytest
 from scipy import ndimage
 from test_render import BOUNDS, WORLDS, scattered
 
-pytest.importorskip("mitsuba")
-
 from simulators.render import photoreal, prepare
 from simulators.render.canvas import nominal_state
 from simulators.render.meshes import meshes
