@@ -1,0 +1,168 @@
+"""Can someone who has eight frames, the labels and nothing else name how a clip ends? Pages for such a reader, and their marks.
+
+    python -m benchmarks.reader_pages draw PAGES KEYS [scene ...]     # pictures to hand out; the truth goes to another folder
+    python -m benchmarks.reader_pages mark KEYS ANSWERS docs/reader.csv docs/reader.md
+
+A clip is a rollout found by how it ended and replayed; outcomes come in equal numbers as far as the scene reaches them. It
+refuses to show a reference, and a page says nothing but the source image's scene, the question and the labels in random order.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import secrets
+import sys
+from pathlib import Path
+
+import numpy as np
+from numpy.random import Generator, default_rng
+from PIL import Image as Pillow
+from PIL import ImageDraw, ImageFont
+
+from refcheck.clips import search
+from refcheck.filming import FPS, canvas_of
+from refcheck.output import atomic
+from scenes.catalog import scene_ids
+from scenes.load import load_scene
+from scenes.scene import Scene
+from simulators.engines.loop import physics_digest, run
+from simulators.render import Image
+from simulators.video import evenly_spaced, rows_of_clip
+
+CLIPS, FRAMES, A_PAGE = 30, 8, 3
+LONGEST, QUALITY = 768, 85  # pixels and JPEG quality of PAWBench's frame evidence (arXiv 2608.27345)
+RIGHT = 29  # of 30: what a picture must let a reader name
+LIMIT = 6000  # rollouts looked through
+CANNOT = "cannot tell"
+
+
+def balanced(scene: Scene, seed: int, limit: int) -> list[tuple[int, str]]:
+    """Return 30 (index, outcome) of `scene`, outcomes in numbers as equal as `limit` rollouts allow, in random order."""
+    found = search(scene, seed, [CLIPS] * len(scene.outcomes), limit=limit)
+    outcome = scene.outcome(found.fact)
+    queues = [found.index[outcome == k].tolist() for k in range(len(scene.outcomes))]
+    chosen: list[tuple[int, str]] = []
+    while len(chosen) < CLIPS and any(queues):
+        for k in default_rng(seed + len(chosen)).permutation(len(queues)):
+            if queues[k] and len(chosen) < CLIPS:
+                chosen.append((queues[k].pop(0), scene.outcomes[k]))
+    return [chosen[i] for i in default_rng(seed).permutation(len(chosen))]
+
+
+def eight(scene: Scene, seed: int, index: int) -> list[Image]:
+    """Return the 8 evenly spaced frames (H, W, 3) of the clip of one rollout, each at most 768 pixels long, through JPEG."""
+    again = run(scene.integrator, scene.device, seed, scene.stream, [index], fps=FPS)
+    if again.trajectories is None:
+        raise RuntimeError(f"rollout {index} of {scene.id} was not recorded")
+    trajectory, canvas = again.trajectories[0], canvas_of(scene)
+    drawn: dict[int, Image] = {}
+    for row in evenly_spaced(rows_of_clip(len(trajectory)), FRAMES):
+        if row not in drawn:
+            drawn[row] = canvas.frame(trajectory, row)
+    frames = []
+    for row in evenly_spaced(rows_of_clip(len(trajectory)), FRAMES):
+        picture, buffer = Pillow.fromarray(np.ascontiguousarray(drawn[row])), io.BytesIO()
+        picture.thumbnail((LONGEST, LONGEST), Pillow.Resampling.LANCZOS)
+        picture.save(buffer, "JPEG", quality=QUALITY)
+        frames.append(np.asarray(Pillow.open(buffer).convert("RGB")))
+    return frames
+
+
+def page(rows: list[tuple[str, list[Image]]], heading: str) -> Pillow.Image:
+    """Lay clips out: seven frames small in reading order, the last one whole."""
+    high, wide = rows[0][1][-1].shape[:2]
+    small, font = (wide // 3 - 2, high // 3 - 2), ImageFont.load_default(size=22)
+    sheet = Pillow.new("RGB", (2 * wide + 12, 40 + len(rows) * (high + 34)), (250, 250, 250))
+    pen = ImageDraw.Draw(sheet)
+    pen.text((8, 6), heading, fill=(20, 20, 20), font=font)
+    for number, (name, frames) in enumerate(rows):
+        top = 40 + number * (high + 34)
+        pen.text((8, top), f"clip {name}: frames 1 to 7, and at the right frame 8, the last", fill=(20, 20, 20), font=font)
+        for k, frame in enumerate(frames[:-1]):
+            at = (k % 3) * (small[0] + 3), top + 30 + (k // 3) * (small[1] + 3)
+            sheet.paste(Pillow.fromarray(frame).resize(small, Pillow.Resampling.LANCZOS), at)
+        sheet.paste(Pillow.fromarray(frames[-1]), (wide + 12, top + 30))
+    return sheet
+
+
+def draw(pages: Path, keys: Path, ids: list[str]) -> None:
+    """Write pages `<scene>/p00.png ...` and `question.txt` below `pages`, and `<scene>.json` with the truth below `keys`."""
+    for id in ids or scene_ids():
+        scene, seed = load_scene(id), secrets.randbits(32)
+        folder, key = pages / id.replace("/", "_"), keys / f"{id.replace('/', '_')}.json"
+        if key.exists():
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        keys.mkdir(parents=True, exist_ok=True)
+        limit = 300 if "pile" in scene.integrator.name else LIMIT
+        chosen = balanced(scene, seed, limit)
+        shown = [f"{number:02d}" for number in range(len(chosen))]
+        for at in range(0, len(chosen), A_PAGE):
+            rows = [(shown[k], eight(scene, seed, chosen[k][0])) for k in range(at, min(at + A_PAGE, len(chosen)))]
+            page(rows, scene.title).save(folder / f"p{at // A_PAGE:02d}.png")
+        labels = [scene.outcomes[k] for k in Generator(np.random.PCG64(seed)).permutation(len(scene.outcomes))]
+        question = [f"scene: {id} ({scene.title})", f"action: {scene.action}", f"question: {scene.readout_rule}"]
+        question += [f"answers allowed: {', '.join(labels)}, or: {CANNOT}", f"clips: {shown[0]} to {shown[-1]}"]
+        (folder / "question.txt").write_text("\n".join(question) + "\n", "utf-8")
+        digest = physics_digest(scene.device, scene.integrator)
+        truth = {
+            "scene": id,
+            "digest": digest,
+            "seed": seed,
+            "clips": [[n, i, o] for n, (i, o) in zip(shown, chosen, strict=True)],
+        }
+        key.write_text(json.dumps(truth) + "\n", "utf-8")
+        print(id, len(chosen), flush=True)
+
+
+def mark(keys: Path, answers: Path, table: Path, summary: Path) -> None:
+    """Set the answers of `<scene>.csv` files (clip,answer) beside the truth: every answer to `table`, scenes to `summary`.
+
+    Raises `ValueError` for a clip without an answer, a stranger, or a label that was not offered.
+    """
+    lines, short = [["scene", "digest", "seed", "clip", "rollout", "truth", "answer"]], []
+    for path in sorted(keys.glob("*.json")):
+        truth = json.loads(path.read_text("utf-8"))
+        said = answers / f"{path.stem}.csv"
+        if not said.exists():
+            raise ValueError(f"{said} is missing: the reader of {truth['scene']} has not answered")
+        with said.open(encoding="utf-8", newline="") as file:
+            told = {row["clip"].strip(): row["answer"].strip() for row in csv.DictReader(file)}
+        outcomes = {*load_scene(truth["scene"]).outcomes, CANNOT}
+        if set(told) != {clip for clip, _, _ in truth["clips"]} or not set(told.values()) <= outcomes:
+            raise ValueError(f"{said} must have one line for each clip and only labels offered, got {told}")
+        for clip, rollout, outcome in truth["clips"]:
+            lines.append([truth["scene"], truth["digest"], truth["seed"], clip, rollout, outcome, told[clip]])
+        right = sum(told[clip] == outcome for clip, _, outcome in truth["clips"])
+        unsure = sum(answer == CANNOT for answer in told.values())
+        kinds = len({outcome for _, _, outcome in truth["clips"]})
+        short.append((truth["scene"], len(truth["clips"]), kinds, right, unsure))
+    with atomic(table) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(lines)
+    body = [
+        "# What a reader sees in eight frames",
+        "",
+        f"Written by `python -m benchmarks.reader_pages mark`; every answer is in `{table.name}`. A reader who had the scene's",
+        "title, the action, the question, the labels in random order and eight frames of each clip, and nothing else, named how",
+        f"clips end, outcomes in numbers as equal as the scene reaches them. Wanted: {RIGHT} of {CLIPS}.",
+        "",
+        "| scene | clips | outcomes among them | right | cannot tell | enough |",
+        "|---|---|---|---|---|---|",
+    ]
+    for scene, clips, kinds, right, unsure in short:
+        enough = "yes" if right >= clips - (CLIPS - RIGHT) else "**no**"
+        body.append(f"| {scene} | {clips} | {kinds} | {right} | {unsure} | {enough} |")
+    with atomic(summary) as temporary:
+        temporary.write_text("\n".join(body) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["draw", pages, keys, *ids]:
+            draw(Path(pages), Path(keys), ids)
+        case ["mark", keys, answers, table, summary]:
+            mark(Path(keys), Path(answers), Path(table), Path(summary))
+        case _:
+            sys.exit(__doc__)
