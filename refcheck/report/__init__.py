@@ -23,7 +23,8 @@ def run(request: Request) -> Answer:
     from refcheck.report.collect import collect
     from refcheck.report.numbers import several
     from refcheck.report.page import page
-    from refcheck.report.schema import Certificates, Controls, Rendered, Score
+    from refcheck.report.schema import Certificates, Controls, Rendered
+    from refcheck.report.score_schema import Score
 
     data = Path(request.values["data"])
     where = (request.out or data) / PAGE

@@ -18,7 +18,8 @@ from PIL import Image
 
 from refcheck.command import UserError
 from refcheck.output import RESULT
-from refcheck.report.schema import Certificates, Controls, Header, Rendered, Score, Validity
+from refcheck.report.schema import Certificates, Controls, Header, Rendered, Validity
+from refcheck.report.score_schema import Score
 from refcheck.untrusted import Problems, Strict, parse_json, parse_model, shown
 
 MAXIMUM_BYTES = 16 << 20

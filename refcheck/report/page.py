@@ -22,7 +22,8 @@ from refcheck.report.about import about
 from refcheck.report.collect import Material, Result, picture
 from refcheck.report.numbers import NO_BREAK, beside, ends, fixed, in_words, percent, probability, several, share
 from refcheck.report.pictures import Pictures, all_pictures
-from refcheck.report.schema import Certificate, Certificates, Controls, Fact, Score, Validity, Verdict, probabilities
+from refcheck.report.schema import Certificate, Certificates, Controls, Fact, Validity, Verdict, probabilities
+from refcheck.report.score_schema import Score
 from refcheck.report.standing import Shown, Standing, other_epsilon, standing
 from simulators.sampling import VALUES, generator
 

@@ -96,6 +96,7 @@ class EvidenceCheck(Strict):
     lower: Share | None
     upper: Share | None
     shares: dict[Name, Share]
+    alike: Share | None = None
 
 
 class EngineSettings(Strict):
@@ -144,18 +145,18 @@ class Certificate(Strict):
 
     def contradictions(self) -> list[str]:
         """Say which figures do not follow from the tally, and which verdict does not follow from the figures."""
-        wrong = _tally_problems(self.tally, self.q)
+        wrong = tally_problems(self.tally, self.q)
         if wrong:
             return wrong
         valid, nulls = sum(self.tally.counts), sum(self.tally.nulls.values())
-        wrong = [*_follows("tvd", self.tvd, tvd(self.tally.counts, self.q, self.tally.outcomes))]
+        wrong = [*follows("tvd", self.tvd, tvd(self.tally.counts, self.q, self.tally.outcomes))]
         if valid + nulls != self.n:
             wrong.append(f"n is {self.n}, its tally counts {valid + nulls}")
         radius = mixture_radius(valid, mixture_rho(self.epsilon, self.alpha), self.alpha)
-        wrong += _follows("upper", self.upper, min(1.0, (self.tvd or 0.0) + radius))
+        wrong += follows("upper", self.upper, min(1.0, (self.tvd or 0.0) + radius))
         ends = beta_binomial_interval(nulls, valid + nulls, self.alpha)
-        wrong += _follows("null_rate.lower", self.null_rate.lower, ends[0])
-        wrong += _follows("null_rate.upper", self.null_rate.upper, ends[1])
+        wrong += follows("null_rate.lower", self.null_rate.lower, ends[0])
+        wrong += follows("null_rate.upper", self.null_rate.upper, ends[1])
         if self.lower > self.upper:
             wrong.append(f"lower is {self.lower}, above its upper {self.upper}")
         limit, inside = self.null_rate.limit, self.upper < self.epsilon
@@ -251,9 +252,9 @@ class Controls(Strict):
         columns = [sum(row[self.confusion_columns.index(label)] for row in self.confusion) for label in self.outcomes]
         if [sum(row) for row in self.confusion] != self.truth.counts or columns != self.judged.counts:
             wrong.append("has a confusion matrix whose sums are not its counts")
-        wrong += _follows("accuracy", self.accuracy, self.right / self.answered if self.answered else None)
-        wrong += _follows("tvd_truth", self.tvd_truth, tvd(self.truth.counts, q, self.outcomes))
-        return wrong + _follows("tvd_judged", self.tvd_judged, tvd(self.judged.counts, q, self.outcomes))
+        wrong += follows("accuracy", self.accuracy, self.right / self.answered if self.answered else None)
+        wrong += follows("tvd_truth", self.tvd_truth, tvd(self.truth.counts, q, self.outcomes))
+        return wrong + follows("tvd_judged", self.tvd_judged, tvd(self.judged.counts, q, self.outcomes))
 
 
 class RenderedClip(Strict):
@@ -305,138 +306,6 @@ class Rendered(Strict):
         return {"scenes": [value]} if isinstance(value, dict) and "scenes" not in value else value
 
 
-class Mntv(Strict):
-    """A model's mnTV with its interval and what a model that is q would get."""
-
-    value: Number
-    ci95: Ends
-    ci_method: Words
-    if_q: Number
-    if_q_band95: Ends
-    scenes: Count
-    partial: bool
-    missing: list[Name]
-    notes: list[Words]
-
-
-class ScoreCell(Strict):
-    """One model on one scene."""
-
-    N: Count
-    n_valid: Count
-    rho: Share
-    outcomes: Labels
-    q: list[Exact]
-    counts: list[Count]
-    tv: Share | None
-    e0: Share | None
-    band: Ends | None
-    excess: Number | None
-    score: Number
-    chi2: Number | None
-    p: Share | None
-    p_reached: Count | None = None
-    p_benjamini_hochberg: Share | None
-    rejected: bool | None
-
-    def contradictions(self) -> list[str]:
-        """Say which figures do not follow from the counts."""
-        wrong = _tally_problems(self, dict(zip(self.outcomes, self.q, strict=False)))
-        if wrong or len(self.q) != len(self.outcomes):
-            return wrong or [f"has {len(self.q)} probabilities for {len(self.outcomes)} outcomes"]
-        if sum(self.counts) != self.n_valid or self.n_valid > self.N:
-            wrong.append(f"n_valid is {self.n_valid} of {self.N}, the counts sum to {sum(self.counts)}")
-        q = dict(zip(self.outcomes, self.q, strict=True))
-        return wrong + _follows("tv", self.tv, tvd(self.counts, q, self.outcomes))
-
-
-class ScoredModel(Strict):
-    """One model's figures by CaliBench's protocol."""
-
-    mntv: Mntv
-    cells: dict[Name, ScoreCell]
-
-
-class Tests(Strict):
-    """What the tests over all cells say together."""
-
-    testable: Count
-    rate: Share
-    rejected_benjamini_hochberg: Count
-    rejected_bonferroni: Count
-
-
-class Metric(Strict):
-    """A named figure."""
-
-    name: Name
-    value: Number
-
-
-class MatchedNull(Strict):
-    """A track average's null."""
-
-    mean: Number
-    q99: Number
-    draws: Count
-    p: Share
-
-
-class PassRate(Strict):
-    """Passing scenes of a track."""
-
-    passing_scenes: Count | None
-    scene_denominator: Count
-
-
-class PawScene(Strict):
-    """One model on one of PAWBench's scenes; figures in percent."""
-
-    scene_id: Name
-    valid_outcomes: Count
-    null_observations: Count
-    infrastructure_failures: Count
-    status: Literal["pass", "fail", "blocked"]
-    metric: Metric | None
-    floor: Number | None = None
-    band: Ends | None = None
-
-
-class PawModel(Strict):
-    """One model on one of PAWBench's tracks."""
-
-    status: Literal["ok", "blocked"]
-    scenes: list[PawScene]
-    track_average: Metric | None
-    matched_null: MatchedNull | None
-    scene_pass_rate: PassRate
-
-
-class PawTrack(Strict):
-    """One of PAWBench's tracks."""
-
-    models: dict[Name, PawModel]
-
-
-class PawBench(Strict):
-    """PAWBench's figures; `partial` when not the whole benchmark was there."""
-
-    tracks: dict[Literal["calibration", "coverage"], PawTrack]
-    partial: bool
-
-
-class Score(Strict):
-    """The result of `score`; the page tells of `comparisons` and `power` only that they are there."""
-
-    models: dict[Name, ScoredModel]
-    tests: Tests | None = None
-    inputs: dict[Words, Name] = Field(default_factory=dict)
-    draws: Count
-    pawbench: PawBench | None = None
-    comparisons: Any = None
-    power: Any = None
-
-
 def tvd(counts: Sequence[int], q: Mapping[str, str], outcomes: Sequence[str]) -> float | None:
     """Return the TVD of counts (k,) from `q`, None without a count."""
     return float(metrics.tvd(counts, probabilities(q, outcomes))) if sum(counts) else None
@@ -447,7 +316,8 @@ def probabilities(q: Mapping[str, str], outcomes: Sequence[str]) -> np.ndarray:
     return np.array([float(Fraction(q[label])) for label in outcomes])
 
 
-def _tally_problems(tally: Any, q: Mapping[str, str]) -> list[str]:
+def tally_problems(tally: Any, q: Mapping[str, str]) -> list[str]:
+    """Say what is wrong with the outcomes and counts of `tally`, and with `q` over them."""
     if len(tally.counts) != len(tally.outcomes) or len(set(tally.outcomes)) != len(tally.outcomes):
         return [f"has {len(tally.counts)} counts for the outcomes {shown(tally.outcomes)}"]
     if set(q) != set(tally.outcomes):
@@ -462,6 +332,7 @@ def _q_problems(q: Mapping[str, str]) -> list[str]:
     return [] if isclose(total, 1, abs_tol=EXACT) else [f"has a q that sums to {float(total)}"]
 
 
-def _follows(name: str, said: float | None, ours: float | None) -> list[str]:
+def follows(name: str, said: float | None, ours: float | None) -> list[str]:
+    """Say that figure `name` is not what its counts give, where that is so."""
     same = (said is None and ours is None) or (said is not None and ours is not None and abs(said - ours) <= EXACT)
     return [] if same else [f"{name} is {said}, its counts give {ours}"]
