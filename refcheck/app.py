@@ -18,7 +18,7 @@ from typing import Any
 from refcheck import options
 from refcheck.command import INFRASTRUCTURE, USER_MISTAKE, Answer, UserError
 
-VERBS = ("list", "simulate", "render", "verify", "bias", "controls", "evaluate", "score", "report")
+VERBS = ("list", "simulate", "render", "verify", "bias", "tune", "controls", "evaluate", "score", "report")
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 ABOUT = """quincunx: the referee of probabilistic video benchmarks
@@ -99,7 +99,8 @@ def _main(words: list[str]) -> int:
     if {"--help", "-h"} & set(words[1:]):
         print(options.describe(words[0], module))
         return 0
-    return _run(words[0], module, words[1:])
+    with options.scenes_beside(module, words[1:]):
+        return _run(words[0], module, words[1:])
 
 
 def _run(verb: str, module: ModuleType, words: Sequence[str]) -> int:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +26,7 @@ JSON = Option("json", "bool", False, "the result alone on standard output")
 OVERWRITE = Option("overwrite", "bool", False, "replace the result of another run in out=")
 SCENE = Option("scene", "str", None, "one scene, such as calibench/dice; its config may be changed by scene.<path>=<value>")
 SCENES = Option("scenes", "str", None, "patterns over whole ids, separated by commas: 'pawbench/*'")
+SCENE_DIR = Option("scene_dir", "path", None, "more scenes: a folder with scene/<benchmark>/<name>.yaml (or QUINCUNX_SCENES)")
 
 
 @dataclass(frozen=True)
@@ -46,13 +49,31 @@ class Asked:
 def keys_of(module: ModuleType) -> tuple[Option, ...]:
     """Return every option that the verb takes, its own first."""
     use = _use(module)
-    common = {False: (), "one": (SCENE,)}.get(use, (SCENE, SCENES))
+    common = {False: (), "one": (SCENE, SCENE_DIR)}.get(use, (SCENE, SCENES, SCENE_DIR))
     own = tuple(module.OPTIONS)
     return (*own, *(o for o in (*common, OUT, JSON, OVERWRITE) if o.name not in {mine.name for mine in own}))
 
 
 def _use(module: ModuleType) -> Use:
     return getattr(module, "USES_SCENES", False)
+
+
+@contextmanager
+def scenes_beside(module: ModuleType, words: Sequence[str]) -> Iterator[None]:
+    """Put the folder that `scene_dir=` names before those of QUINCUNX_SCENES, for this command and its workers."""
+    from scenes.catalog import FOLDERS  # the standard library and yaml alone
+
+    given = [word.partition("=")[2] for word in words if word.startswith("scene_dir=")]
+    before = os.environ.get(FOLDERS)
+    if given and given[-1] and SCENE_DIR in keys_of(module):
+        os.environ[FOLDERS] = os.pathsep.join([str(Path(given[-1]).expanduser().absolute()), *([before] if before else [])])
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(FOLDERS, None)
+        else:
+            os.environ[FOLDERS] = before
 
 
 def parse(module: ModuleType, words: Sequence[str]) -> Asked:
@@ -87,6 +108,7 @@ def parse(module: ModuleType, words: Sequence[str]) -> Asked:
         problems += module.mistakes(values, scenes, tuple(overrides))
     if problems:
         raise UserError(*problems, *_wrong_overrides(scenes, overrides))
+    values.pop("scene_dir", None)  # `scenes_beside` has seen to it, and results hold the scenes whole
     out, as_json, overwrite = values.pop("out"), values.pop("json"), values.pop("overwrite")
     if out is None and hasattr(module, "default_out"):  # a verb whose work is files puts them somewhere
         out = module.default_out(values, scenes)

@@ -6,6 +6,7 @@ Imports neither Hydra nor numpy, so that listing is instant; it refuses to know 
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
@@ -16,6 +17,8 @@ from typing import Any
 import yaml
 
 MAXIMUM_BYTES = 1_000_000  # no scene comes near; a wrong file is refused before it is parsed
+FOLDERS = "QUINCUNX_SCENES"
+"""Environment variable: folders of scenes beside our own, as in PATH; each holds `scene/<benchmark>/<name>.yaml`."""
 _PAIR = re.compile(r"(?P<base>[^@\s]+)@_here_")
 
 
@@ -36,15 +39,44 @@ def conf() -> Path:
     raise SceneError(f"the configs are missing: no conf/config.yaml in {here} or {here.parent}; install quincunx again")
 
 
+def folders() -> tuple[Path, ...]:
+    """Return every folder that holds scenes: our own configs first, then those of `FOLDERS`.
+
+    It is an environment variable so that worker processes have it too. Raises `SceneError` for one that is not there.
+    """
+    others = [Path(word).expanduser().resolve() for word in os.environ.get(FOLDERS, "").split(os.pathsep) if word]
+    problems = [
+        f"{folder}: is no folder of scenes ({FOLDERS} or scene_dir=): it must hold scene/<benchmark>/<name>.yaml"
+        for folder in others
+        if not (folder / "scene").is_dir()
+    ]
+    if problems:
+        raise SceneError(*problems)
+    return (conf(), *dict.fromkeys(others))
+
+
 def scene_ids() -> tuple[str, ...]:
-    """Return the ids of all scenes, sorted: `<benchmark>/<name>`, which is also the file's place."""
-    root = conf() / "scene"
-    return tuple(sorted(path.relative_to(root).with_suffix("").as_posix() for path in root.glob("*/*.yaml")))
+    """Return the ids of all scenes, sorted: `<benchmark>/<name>`, which is also the file's place.
+
+    Raises `SceneError` for an id that two folders have: which of them is meant cannot be told.
+    """
+    found: dict[str, Path] = {}
+    problems = []
+    for folder in folders():
+        root = folder / "scene"
+        for path in root.glob("*/*.yaml"):
+            id = path.relative_to(root).with_suffix("").as_posix()
+            if found.setdefault(id, path) != path:
+                problems.append(f"{path}: {id!r} is also {found[id]}: give the scene another name")
+    if problems:
+        raise SceneError(*sorted(problems))
+    return tuple(sorted(found))
 
 
 def scene_file(id: str) -> Path:
     """Return where the scene `id` is written."""
-    return conf() / "scene" / f"{id}.yaml"
+    places = [folder / "scene" / f"{id}.yaml" for folder in folders()]
+    return next((place for place in places if place.is_file()), places[0])
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

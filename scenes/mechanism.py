@@ -11,6 +11,8 @@ import importlib
 import json
 import pkgutil
 from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Any, get_type_hints
 
 import scipy.stats
@@ -27,16 +29,26 @@ TRUSTED: dict[str, tuple[str, ...]] = {
     "engine": ("simulators.engines.",),
     "kernel": ("simulators.kernels.",),
 }
-"""Where `_target_` may point: a config is data, and must not be a way to run any other code."""
+"""Where `_target_` may point: a config is data, and must not be a way to run any other code.
+
+Only installing a package adds to it: its entry points in the groups `quincunx.devices`, `quincunx.engines` and
+`quincunx.kernels` name the modules whose classes a config may name.
+"""
 
 STAND_IN = Distribution("norm", (("loc", 0.0), ("scale", 1.0)))
 """Takes the place of a law that is wrong and has been reported, so that the rest can be checked as well."""
 
 
+@cache
+def installed(role: str) -> tuple[str, ...]:
+    """Return the roots that installed packages add for `role`, each ending in a dot."""
+    return tuple(sorted(f"{point.module}." for point in entry_points(group=f"quincunx.{role}s")))
+
+
 def target(role: str, config: Mapping[str, Any]) -> tuple[type | None, list[str]]:
     """Return the class that `_target_` names, or None with what is wrong. `role` is `device`, `engine` or `kernel`."""
     name = config.get("_target_")
-    roots = TRUSTED[role]
+    roots = (*TRUSTED[role], *installed(role))
     if not isinstance(name, str) or not name.startswith(roots) or not all(part.isidentifier() for part in name.split(".")):
         return None, [f"`{role}._target_` is {name!r}: it must be a class below {' or '.join(r[:-1] for r in roots)}"]
     module_name, _, class_name = name.rpartition(".")
