@@ -46,13 +46,19 @@ def compose_scene(id: str, overrides: Iterable[str] = ()) -> dict[str, Any]:
     problems += wrong
     try:
         with initialize_config_dir(str(conf()), version_base="1.3"):
-            composed = compose("config", overrides=[f"scene={id}", *for_hydra])
+            composed = compose("config", overrides=[f"scene={id}", *_searched(), *for_hydra])
         plain = OmegaConf.to_container(composed.scene, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise SceneError(*problems, f"{where(id, overrides)}: {' '.join(str(error).split())}") from error
     if problems:  # tell what is wrong with the rest in the same breath
         raise SceneError(*problems, *_problems(plain, where(id, overrides)))  # type: ignore[arg-type]
     return plain  # type: ignore[return-value]
+
+
+def _searched() -> list[str]:
+    """Return the override that shows Hydra the folders of scenes beside our own."""
+    others = [f"file://{folder}".replace("\\", "\\\\").replace("'", "\\'") for folder in catalog.folders()[1:]]
+    return ["hydra.searchpath=[" + ",".join(f"'{other}'" for other in others) + "]"] if others else []
 
 
 def build_scene(config: Mapping[str, Any], where: str) -> Scene:
