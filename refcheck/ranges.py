@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.stats import qmc, spearmanr
 
-from refcheck import metrics
+from refcheck.support import bounded
 from scenes.load import SceneError, compose_scene, load_scene
 from scenes.scene import Scene
 from simulators.device import Integrator
@@ -55,7 +55,10 @@ class Factor:
 
 @dataclass(frozen=True)
 class Point:
-    """The reference at one place of the range: TVD of n rollouts, with bounds that hold at all points at once."""
+    """The reference at one place of the range: TVD of n rollouts, with bounds that hold at all points at once.
+
+    `settle_p95` [s]: within it 95 % of those that came to rest had done so; NaN where none did.
+    """
 
     values: dict[str, float]
     tvd: float
@@ -64,6 +67,7 @@ class Point:
     null_rate: float
     n: int
     shares: tuple[float, ...]
+    settle_p95: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -169,27 +173,28 @@ class Sweep:
         n: int | None = None,
     ) -> Point:
         """Return the reference of `scene` under `integrator`."""
-        counts, total = np.zeros(len(scene.outcomes), np.int64), 0
+        counts, total, rest = np.zeros(len(scene.outcomes), np.int64), 0, list[np.ndarray]()
         stop = self.n if n is None else n
         for part in run_range(integrator, scene.device, self.seed if seed is None else seed, scene.stream, 0, stop, self.pool):
             outcome = scene.outcome(part.fact)
             counts += np.bincount(outcome[outcome >= 0], minlength=len(counts))
             total += len(part)
+            rest.append(part.settle_time[~np.isnan(part.settle_time)])
+        settled = np.concatenate(rest)
+        p95 = float(np.quantile(settled, 0.95)) if len(settled) else math.nan
         valid = int(counts.sum())
         if valid == 0:
-            return Point(dict(values), 1.0, 0.0, 1.0, 1.0, total, tuple(0.0 for _ in counts))
-        q = scene.q()
-        tvd, floor = float(metrics.tvd(counts, q)), float(metrics.expected_tvd(valid, counts / valid))
-        # McDiarmid: one rollout moves TVD by 1/n; its mean exceeds the distance by at most the floor at the true shares.
-        radius = math.sqrt(math.log(1.0 / self.alpha) / (2.0 * valid))
+            return Point(dict(values), 1.0, 0.0, 1.0, 1.0, total, tuple(0.0 for _ in counts), p95)
+        found = bounded(counts, scene.q(), self.alpha)
         return Point(
             values=dict(values),
-            tvd=tvd,
-            lower=max(0.0, tvd - floor - radius),
-            upper=min(1.0, tvd + radius),
+            tvd=found.tvd,
+            lower=found.lower,
+            upper=found.upper,
             null_rate=1.0 - valid / total,
             n=total,
             shares=tuple((counts / valid).tolist()),
+            settle_p95=p95,
         )
 
 

@@ -108,6 +108,7 @@ def _build(config: Mapping[str, Any]) -> tuple[Scene | None, list[str]]:
         light=Light(**plain["light"]),
         variant=Variant(**model.variant.model_dump()) if model.variant else None,
         ranges={path: one.model_dump() for path, one in model.ranges.items()} if model.ranges else None,
+        tune={path: one.model_dump() for path, one in model.tune.items()} if model.tune else None,
         knock_out=KnockOut(model.knock_out.removes, tuple(model.knock_out.overrides)) if model.knock_out else None,
     )
     problems = _honest(scene)

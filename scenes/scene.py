@@ -65,7 +65,8 @@ class Scene:
     certificate tells `holds` from `fails`. At least one of `kernel` and `engine` integrates the device: the kernel where
     there is one, the engine being its independent check. `weak_point` says what the reference rests on and would give way
     first; `note` what was found. `ranges` says over which physics the reference is claimed: by override path (`scene.device.x`)
-    `low`, `high`, whether `log`, and a `source`; None leaves it to verify's defaults.
+    `low`, `high`, whether `log`, and a `source`; None leaves it to verify's defaults. `tune` says between which values of which
+    parameters it may be, or was, looked for where the reference holds; paths joined by `|` are given the same value.
     """
 
     id: str
@@ -91,6 +92,7 @@ class Scene:
     variant: Variant | None = None
     knock_out: KnockOut | None = None
     ranges: Mapping[str, Mapping[str, object]] | None = None
+    tune: Mapping[str, Mapping[str, object]] | None = None
     weak_point: str = ""
     note: str = ""
 

@@ -59,6 +59,14 @@ class RangeConfig(_Strict):
     source: Text
 
 
+class TuneConfig(_Strict):
+    """Between which values a parameter may be chosen so that the reference holds."""
+
+    low: float
+    high: float
+    log: bool = False
+
+
 class CameraConfig(_Strict):
     """See `simulators.world.Camera`."""
 
@@ -104,6 +112,7 @@ class SceneConfig(_Strict):
     variant: VariantConfig | None = None
     knock_out: KnockOutConfig | None = None
     ranges: dict[str, RangeConfig] | None = None
+    tune: dict[str, TuneConfig] | None = None
     weak_point: str = ""
     note: str = ""
 
