@@ -19,6 +19,10 @@ from scenes.scene import Scene
 if TYPE_CHECKING:
     from refcheck.verify import Certificate
 
+AIMS = {"roulette_kernel": 0.10, "top_kernel": 0.10, "piles": 0.10}
+"""How far apart two integrators may be shown to be at most, by the first one's name: chaotic motion in space, slow to run."""
+AIM = 0.03  # for all others
+
 STYLES = {"holds": "green", "fails": "red", "undecided": "yellow", "consistent (assumption)": "cyan"}
 
 
@@ -92,9 +96,40 @@ def markdown(some: Sequence[Certificate], scenes: Sequence[Scene]) -> str:
         )
     for note in closing(some, scenes):
         lines += ["", note]
+    lines += agreement(some, scenes)
     for one, scene in zip(some, scenes, strict=True):
         lines += ["", f"## {one.scene}", "", *_section(one, scene)]
     return "\n".join(lines) + "\n"
+
+
+def agreement(some: Sequence[Certificate], scenes: Sequence[Scene]) -> list[str]:
+    """Return the table of second integrators: how alike single launches end, and how far the distributions can be apart."""
+    rows = []
+    for one, scene in zip(some, scenes, strict=True):
+        check = one.evidence.second_integrator
+        if check.upper is None or check.lower is None or check.alike is None:
+            continue
+        aim = AIMS.get(one.engine.name, AIM)
+        met = "yes" if check.upper <= aim else "no" if check.lower > aim else "open at this n"
+        names = f"{one.engine.name}, {scene.integrators[1].name}"
+        rows.append(
+            f"| {one.scene} | {names} | {check.n:,} | {check.alike:.2%} | {check.tvd:.4f} | "
+            f"{check.lower:.4f} to {check.upper:.4f} | {aim:.2f} | {met} |"
+        )
+    if not rows:
+        return []
+    return [
+        "",
+        "## Two integrators",
+        "",
+        "The same launches run by two integrators: how many end alike (nearly all where motion is not chaotic), and how far apart "
+        f"the two distributions of outcomes and nulls are. Each end of an interval has error {some[0].alpha:g}; no distance is "
+        "larger than the share of launches that end differently. Within: whether the upper end is within the aim.",
+        "",
+        "| scene | integrators | n | alike | TVD | interval | aim | within |",
+        "|---|---|---|---|---|---|---|---|",
+        *rows,
+    ]
 
 
 def _section(one: Certificate, scene: Scene) -> list[str]:

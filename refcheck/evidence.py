@@ -6,15 +6,21 @@ It compares tallies of physics with tallies of physics; a reference has no part 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.stats import beta
 
+from refcheck.command import UserError
+from refcheck.output import atomic
 from scenes.load import load_scene
 from scenes.scene import Scene
 from simulators.device import NULL_REASONS, Integrator
@@ -22,15 +28,17 @@ from simulators.engines.loop import physics_digest
 from simulators.execute import Pool, run_range
 
 NOT_YET = "not yet"
+KEEP_EVERY = 20.0  # s: an interrupted run loses no more than this
 
 
 @dataclass(frozen=True)
 class Check:
-    """One comparison of the scene's physics with changed physics, both over rollouts 0 to n.
+    """One comparison of the scene's physics with changed physics, both over rollouts 0 to n: the same launches.
 
     `tvd` is the total variation distance of the two samples of outcomes, each null reason a class of its own; the distance of
-    what they are samples of lies in [`lower`, `upper`], each end with error alpha. `shares` are the changed physics' outcomes
-    among all n. `said` is a sentence; without rollouts (n = 0) it says why.
+    what they are samples of lies in [`lower`, `upper`], each end with error alpha. `alike` is the share of launches that ended
+    in the same class under both. `shares` are the changed physics' outcomes among all n. `said` is a sentence; without
+    rollouts (n = 0) it says why.
     """
 
     said: str = NOT_YET
@@ -39,6 +47,7 @@ class Check:
     lower: float | None = None
     upper: float | None = None
     shares: dict[str, float] = field(default_factory=dict)
+    alike: float | None = None
 
 
 @dataclass(frozen=True)
@@ -50,30 +59,75 @@ class Evidence:
     knock_out: Check = Check()
 
 
-def sample_distance(a: NDArray[np.integer], b: NDArray[np.integer], classes: int, alpha: float) -> tuple[float, float, float]:
-    """Return the TVD between two samples of classes 0 to `classes` - 1, (n,) and (m,), and bounds of the true distance.
+def paired_distance(a: NDArray[np.integer], b: NDArray[np.integer], classes: int, alpha: float) -> tuple[float, float, float]:
+    """Return the TVD between samples `a` and `b` (n,) of classes 0 to `classes` - 1, and bounds of the true distance.
 
-    One rollout moves it by 1/n or 1/m, so it stays within r = sqrt(log(1/alpha) (1/n + 1/m) / 2) of its mean on each side with
-    probability 1 - alpha (McDiarmid 1989). On average it is too large, by at most sum_i sqrt(s_i (1 - s_i) (1/n + 1/m)) / 2
-    with s the pooled shares (Jensen): the upper end is tvd + r, the lower end tvd - that - r.
+    Entry i of both comes from launch i, so that pairs are independent and the two of a pair need not be. For a set A let
+    D = 1{a in A} - 1{b in A}, which is -1, 0 or 1, and 0 wherever the two agree: the true distance is at most d = P(a != b)
+    (the coupling inequality: Levin and Peres 2017, proposition 4.7). It is the mean of D for one fixed, unknown set, whose
+    sample mean the samples' distance is never below: the upper end is the largest distance t for which the mean of n such D is
+    so low with a Chernoff probability above alpha/2. For the lower end A is at each pair {a more frequent than b so far}: the
+    mean of D is then at most the true distance whatever happened before, and the same probability bounds a mean so high.
+    d is the Clopper-Pearson limit of the share of unequal pairs, with alpha/2 too.
     """
-    p, q = (np.bincount(x, minlength=classes) / len(x) for x in (a, b))
-    inverse = 1.0 / len(a) + 1.0 / len(b)
-    pooled = (p * len(a) + q * len(b)) / (len(a) + len(b))
-    radius = math.sqrt(math.log(1.0 / alpha) * inverse / 2.0)
-    bias = 0.5 * float(np.sqrt(pooled * (1.0 - pooled) * inverse).sum())
-    distance = 0.5 * float(np.abs(p - q).sum())
-    return distance, max(0.0, distance - bias - radius), min(1.0, distance + radius)
+    n = len(a)
+    counts = np.zeros((n + 1, classes), np.int64)
+    np.add.at(counts, (np.arange(1, n + 1), a), 1)
+    np.add.at(counts, (np.arange(1, n + 1), b), -1)
+    ahead = np.cumsum(counts, axis=0)
+    tvd = float(np.abs(ahead[-1]).sum()) / (2 * n)
+    chosen, each = ahead[:-1] > 0, np.arange(n)
+    foreseen = float(np.mean(chosen[each, a].astype(int) - chosen[each, b].astype(int)))
+    unequal = int(np.count_nonzero(a != b))
+    most = float(beta.ppf(1.0 - alpha / 2.0, unequal + 1, n - unequal)) if unequal < n else 1.0
+    limit = math.log(alpha / 2.0) / n
+
+    def beyond(t: float) -> float:
+        """Below 0 where a distance `t` makes a mean as low as `tvd` too improbable."""
+        return log_chernoff(tvd, t, most) - limit
+
+    def short(t: float) -> float:
+        """The same of a mean as high as `foreseen`: the mirror image."""
+        return log_chernoff(-foreseen, -t, most) - limit
+
+    upper = most if tvd >= most or beyond(most) >= 0.0 else float(brentq(beyond, tvd, most))
+    lower = 0.0 if foreseen <= 0.0 or short(0.0) >= 0.0 else float(brentq(short, 0.0, min(foreseen, most)))
+    return tvd, lower, upper
+
+
+def log_chernoff(z: float, t: float, d: float) -> float:
+    """Return the logarithm of inf over w >= 0 of E exp(w (z - D)), D of mean `t` and 1 or -1 with probabilities summing to `d`.
+
+    n times it bounds log P(mean of n such D <= z) for |t| <= d <= 1, also where the probabilities sum to less, and where the
+    mean is larger than t. With v = exp(w) the derivative is 0 at the positive root of
+    (1 + z) (d - t)/2 v^2 + z (1 - d) v - (1 - z) (d + t)/2.
+    """
+    if z >= t:
+        return 0.0
+    up, down = (d + t) / 2.0, (d - t) / 2.0
+    first, second, third = (1.0 + z) * down, z * (1.0 - d), -(1.0 - z) * up
+    if first <= 0.0 and second <= 0.0:  # no D is ever below z: the infimum is at infinity
+        return math.log(1.0 - d) if z == 0.0 and d < 1.0 else -math.inf
+    v = -third / second if first <= 0.0 else (-second + math.sqrt(second**2 - 4.0 * first * third)) / (2.0 * first)
+    return z * math.log(v) + math.log(1.0 - d + down * v + up / v)
 
 
 class Gatherer:
     """Runs the checks of one command; rollouts of the same physics are run once, whichever scene asks (a pair shares them)."""
 
     def __init__(
-        self, n: int, *, seed: int = 0, alpha: float = 0.01, seconds: float | None = None, pool: Pool | None = None
+        self,
+        n: int,
+        seed: int = 0,
+        alpha: float = 0.01,
+        *,
+        seconds: float | None = None,
+        pool: Pool | None = None,
+        folder: Path | None = None,
     ) -> None:
-        self.n, self.seed, self.alpha, self.seconds, self.pool = n, seed, alpha, seconds, pool
-        self._seen: dict[tuple[str, str], NDArray[np.int64]] = {}
+        """Gather over rollouts 0 to `n`, for at most `seconds` [s] each; `folder` keeps what was run, to go on from."""
+        self.n, self.seed, self.alpha, self.seconds, self.pool, self.folder = n, seed, alpha, seconds, pool, folder
+        self._seen: dict[str, NDArray[np.int64]] = {}
 
     def gather(self, scene: Scene, overrides: Sequence[str] = ()) -> Evidence:
         """Return the evidence for `scene`, which was loaded with `overrides`. Raises `SceneError` for a knock-out amiss."""
@@ -104,40 +158,80 @@ class Gatherer:
         without = load_scene(scene.id, (*overrides, *scene.knock_out.overrides))
         same = next(i for i, one in enumerate((scene.kernel, scene.engine)) if one is not None)
         integrator = (without.kernel, without.engine)[same] or without.integrator
-        return self._check(scene, base, self._classes(without, integrator), f"without {scene.knock_out.removes}")
+        what, seed = f"without {scene.knock_out.removes}", self.seed
+        if _sizes(without) != _sizes(scene):  # then its launch i is made of numbers that other launches of the scene have used
+            what, seed = f"{what} (on launches of its own)", (self.seed + 1) % 2**64
+        return self._check(scene, base, self._classes(without, integrator, seed), what)
 
     def _check(self, scene: Scene, base: NDArray[np.int64], other: NDArray[np.int64], what: str) -> Check:
         n = min(len(base), len(other))
-        tvd, lower, upper = sample_distance(base[:n], other[:n], _classes_of(scene), self.alpha)
+        tvd, lower, upper = paired_distance(base[:n], other[:n], _classes_of(scene), self.alpha)
+        alike = float(np.mean(base[:n] == other[:n]))
         shares = np.bincount(other[:n], minlength=_classes_of(scene))[: len(scene.outcomes)] / n
         return Check(
-            said=f"{what}: TVD {tvd:.4f} between the two ({lower:.4f} to {upper:.4f}), n = {n}",
+            said=f"{what}: TVD {tvd:.4f} between the two ({lower:.4f} to {upper:.4f}), {alike:.2%} of {n:,} launches end alike",
             n=n,
             tvd=tvd,
             lower=lower,
             upper=upper,
             shares=dict(zip(scene.outcomes, shares.tolist(), strict=True)),
+            alike=alike,
         )
 
-    def _classes(self, scene: Scene, integrator: Integrator) -> NDArray[np.int64]:
+    def _classes(self, scene: Scene, integrator: Integrator, seed: int | None = None) -> NDArray[np.int64]:
         """Return outcome or null class of rollouts 0 to n, or of as many as the time allows."""
-        key = physics_digest(scene.device, integrator), repr((scene.outcomes, scene.outcome_of_fact, scene.stream))
+        seed = self.seed if seed is None else seed
+        described = repr((physics_digest(scene.device, integrator), scene.outcomes, scene.outcome_of_fact, scene.stream, seed))
+        key = hashlib.blake2b(described.encode(), digest_size=8).hexdigest()
         if key not in self._seen:
             end = math.inf if self.seconds is None else time.monotonic() + self.seconds
-            parts = []
-            stream = run_range(integrator, scene.device, self.seed, scene.stream, 0, self.n, self.pool)
-            for part in stream:
+            parts = [self._kept(key, _classes_of(scene))]
+            kept, stored = len(parts[0]), time.monotonic()
+            stream = run_range(integrator, scene.device, seed, scene.stream, kept, self.n, self.pool)
+            for part in stream if kept < self.n else ():
                 outcome = scene.outcome(part.fact).astype(np.int64)
                 parts.append(np.where(outcome >= 0, outcome, len(scene.outcomes) - 1 + part.null))
-                if time.monotonic() >= end:
+                now = time.monotonic()
+                if now - stored > KEEP_EVERY:
+                    self._keep(key, parts)
+                    stored = now
+                if now >= end:
                     break
             stream.close()  # type: ignore[attr-defined]
-            self._seen[key] = np.concatenate(parts)
+            if len(parts) > 1:
+                self._keep(key, parts)
+            self._seen[key] = np.concatenate(parts)[: self.n]
         return self._seen[key]
+
+    def _file(self, key: str) -> Path | None:
+        return None if self.folder is None else self.folder / f"{key}.npy"
+
+    def _keep(self, key: str, parts: Sequence[NDArray[np.int64]]) -> None:
+        if (file := self._file(key)) is not None:
+            file.parent.mkdir(exist_ok=True)
+            with atomic(file) as path:
+                np.save(path, np.concatenate(parts).astype(np.int16))
+
+    def _kept(self, key: str, classes: int) -> NDArray[np.int64]:
+        """Return the classes of rollouts 0 to m that an earlier run has left. Raises `UserError` for a file that is none."""
+        file = self._file(key)
+        if file is None or not file.exists():
+            return np.zeros(0, np.int64)
+        try:
+            held = np.load(file, allow_pickle=False)
+        except (ValueError, OSError, EOFError) as error:
+            raise UserError(f"{file} is no record of rollouts ({error}): remove it") from error
+        if held.ndim != 1 or held.dtype != np.int16 or np.any((held < 0) | (held >= classes)):
+            raise UserError(f"{file} is no record of rollouts that end in {classes} classes: remove it")
+        return held.astype(np.int64)
 
 
 def _classes_of(scene: Scene) -> int:
     return len(scene.outcomes) + len(NULL_REASONS) - 1
+
+
+def _sizes(scene: Scene) -> dict[str, int | None]:
+    return {name: one.size for name, one in scene.device.random.items()}
 
 
 def described(integrator: Integrator) -> str:

@@ -49,6 +49,7 @@ OPTIONS = (
 )
 USES_SCENES = True
 REFERENCES = "references.md"
+EVIDENCE = "evidence"  # the folder in `out` from which an interrupted gathering of evidence goes on
 
 Verdict = Literal["holds", "fails", "undecided", "consistent (assumption)"]
 
@@ -247,7 +248,8 @@ def run(request: Request) -> Answer:
         )
     certificates, ranges = [], dict[str, Range]()
     with pool_of(running, request.out) as pool:
-        gatherer = Gatherer(further, seed=values["seed"], alpha=values["alpha"], seconds=further_seconds, pool=pool)
+        kept = None if request.out is None else request.out / EVIDENCE
+        gatherer = Gatherer(further, values["seed"], values["alpha"], seconds=further_seconds, pool=pool, folder=kept)
         for scene in loaded:
             with request.progress(f"verify {scene.id}") as advance:
                 one = certify(scene, pool=pool, advance=advance, **values)
