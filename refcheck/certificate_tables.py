@@ -122,7 +122,7 @@ def agreement(some: Sequence[Certificate], scenes: Sequence[Scene]) -> list[str]
         "",
         "## Two integrators",
         "",
-        "The same launches run by two integrators: how many end alike (nearly all where motion is not chaotic), and how far apart "
+        "The same launches run by two integrators: how many end alike (nearly all where motion is not chaotic), how far apart "
         f"the two distributions of outcomes and nulls are. Each end of an interval has error {some[0].alpha:g}; no distance is "
         "larger than the share of launches that end differently. Within: whether the upper end is within the aim.",
         "",
