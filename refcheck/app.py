@@ -18,7 +18,7 @@ from typing import Any
 from refcheck import options
 from refcheck.command import INFRASTRUCTURE, USER_MISTAKE, Answer, UserError
 
-VERBS = ("list", "simulate", "render", "verify", "bias", "tune", "controls", "evaluate", "score", "report")
+VERBS = ("list", "simulate", "render", "verify", "bias", "tune", "controls", "freeze", "evaluate", "score", "report")
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 ABOUT = """quincunx: the referee of probabilistic video benchmarks
