@@ -18,7 +18,20 @@ from typing import Any
 from refcheck import options
 from refcheck.command import INFRASTRUCTURE, USER_MISTAKE, Answer, UserError
 
-VERBS = ("list", "simulate", "render", "verify", "bias", "tune", "controls", "freeze", "evaluate", "score", "report")
+VERBS = (
+    "list",
+    "simulate",
+    "render",
+    "verify",
+    "bias",
+    "tune",
+    "generate",
+    "controls",
+    "freeze",
+    "evaluate",
+    "score",
+    "report",
+)
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 ABOUT = """quincunx: the referee of probabilistic video benchmarks
@@ -99,7 +112,9 @@ def _main(words: list[str]) -> int:
     if {"--help", "-h"} & set(words[1:]):
         print(options.describe(words[0], module))
         return 0
-    with options.scenes_beside(module, words[1:]):
+    from scenes.catalog import beside  # standard library and yaml alone
+
+    with beside(options.scene_folder(module, words[1:])):
         return _run(words[0], module, words[1:])
 
 

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import difflib
 import math
-import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -58,22 +56,10 @@ def _use(module: ModuleType) -> Use:
     return getattr(module, "USES_SCENES", False)
 
 
-@contextmanager
-def scenes_beside(module: ModuleType, words: Sequence[str]) -> Iterator[None]:
-    """Put the folder that `scene_dir=` names before those of QUINCUNX_SCENES, for this command and its workers."""
-    from scenes.catalog import FOLDERS  # the standard library and yaml alone
-
+def scene_folder(module: ModuleType, words: Sequence[str]) -> Path | None:
+    """Return what `scene_dir=` says, if it does: needed before the other words, which may name scenes from there."""
     given = [word.partition("=")[2] for word in words if word.startswith("scene_dir=")]
-    before = os.environ.get(FOLDERS)
-    if given and given[-1] and SCENE_DIR in keys_of(module):
-        os.environ[FOLDERS] = os.pathsep.join([str(Path(given[-1]).expanduser().absolute()), *([before] if before else [])])
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(FOLDERS, None)
-        else:
-            os.environ[FOLDERS] = before
+    return Path(given[-1]) if given and given[-1] and SCENE_DIR in keys_of(module) else None
 
 
 def parse(module: ModuleType, words: Sequence[str]) -> Asked:
@@ -108,7 +94,7 @@ def parse(module: ModuleType, words: Sequence[str]) -> Asked:
         problems += module.mistakes(values, scenes, tuple(overrides))
     if problems:
         raise UserError(*problems, *_wrong_overrides(scenes, overrides))
-    values.pop("scene_dir", None)  # `scenes_beside` has seen to it, and results hold the scenes whole
+    values.pop("scene_dir", None)  # `scene_folder` has seen to it, and results hold the scenes whole
     out, as_json, overwrite = values.pop("out"), values.pop("json"), values.pop("overwrite")
     if out is None and hasattr(module, "default_out"):  # a verb whose work is files puts them somewhere
         out = module.default_out(values, scenes)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -53,6 +54,21 @@ def folders() -> tuple[Path, ...]:
     if problems:
         raise SceneError(*problems)
     return (conf(), *dict.fromkeys(others))
+
+
+@contextmanager
+def beside(folder: Path | None) -> Iterator[None]:
+    """Put `folder` before those of `FOLDERS` while this lasts, for workers too; None changes nothing."""
+    before = os.environ.get(FOLDERS)
+    if folder is not None:
+        os.environ[FOLDERS] = os.pathsep.join([str(folder.expanduser().absolute()), *([before] if before else [])])
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(FOLDERS, None)
+        else:
+            os.environ[FOLDERS] = before
 
 
 def scene_ids() -> tuple[str, ...]:

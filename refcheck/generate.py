@@ -1,0 +1,367 @@
+"""`quincunx generate`: new scenes from a family's ranges, unlike one another, each with picture, prompt and rubric.
+
+It claims what the visible parts imply, as exact fractions, and refuses to know whether physics agrees: that is verify's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+from PIL import Image as Pillow
+from pydantic import Field
+from rich import box
+from rich.table import Table
+
+from refcheck import metrics, package, prompt_check, verify
+from refcheck.clips import write_png
+from refcheck.command import Answer, Option, Request, UserError
+from refcheck.families import BUILDERS, CHOICES, NEEDED, Config, Impossible, Partner, Proposal, Ranges
+from refcheck.filming import source_of
+from refcheck.options import SCENE_DIR
+from refcheck.output import atomic, plain, to_json
+from refcheck.running import RUNNING, pool_of, run_by
+from refcheck.untrusted import Problems, Strict, parse_model
+from scenes import frame0, mechanism
+from scenes.catalog import beside, folders, raw_scene, read_yaml, scene_ids, suggest
+from scenes.load import load_scene
+from scenes.scene import Scene
+from scenes.schema import CameraConfig
+from simulators.engines.loop import physics_digest
+from simulators.render.canvas import Image
+from simulators.sampling import generator
+from simulators.world import Camera
+
+SUMMARY = "propose new scenes from a family: diverse, with exact references, pictures, prompts and rubrics"
+OPTIONS = (
+    Option("family", "str", ..., "conf/family/<name>.yaml, or one in scene_dir=: what varies, from where to where"),
+    Option("n", "int", 10, "scenes", low=1, high=1000),
+    Option("seed", "int", 0, "seed of the proposals", low=0, high=2**64 - 1),
+    Option(
+        "candidates",
+        "int",
+        400,
+        "proposals to choose from: with as many, fewer scenes are the first of more",
+        low=1,
+        high=100_000,
+    ),
+    Option("partners", "bool", False, "a causal and a non-causal partner of each scene, where the family has one"),
+    Option("verify", "bool", False, "a certificate of each scene, by verify's own defaults"),
+    Option("k", "int", 50, "rollouts that a benchmark takes of a scene, for its floor", low=1, high=100_000),
+    SCENE_DIR,
+    *RUNNING,
+)
+USES_SCENES = False
+BENCHMARK = "quincunx"
+SAME, SAME_PICTURE = 0.05, 2.0
+"""Nearer than this is a near-duplicate: in every measure of look (of its range), and mean grey levels of a small picture."""
+SMALL = (52, 30)  # px of the pictures that are compared
+DROPPED = ("id", "title", "benchmark", "stream", "reference", "variant", "ranges", "tune", "note")
+"""What a scene does not take over from the base of its family."""
+
+
+class Family(Strict):
+    """A family's file: a `base` scene, texts and fixed parameters laid over it (`scene`), and what varies."""
+
+    base: str
+    builder: Literal["board", "cards", "die", "draw", "pencil", "roulette", "track", "wheel"]
+    scene: dict[str, Any] = Field(default_factory=dict)
+    ranges: dict[str, list[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A proposal that can be built, with its place among the others: the numbers that farthest-point choice compares."""
+
+    number: int
+    proposal: Proposal
+    digest: str
+    place: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What was chosen, with pictures, and why others were not."""
+
+    chosen: list[tuple[Candidate, str, Image]] = field(default_factory=list)
+    rejected: Counter[str] = field(default_factory=Counter)
+
+
+def difficulty(q: Mapping[str, Fraction], k: int) -> dict[str, Any]:
+    """Return how hard a reference is to meet: entropy [bits], the TVD that a perfect model has on average in `k` rollouts."""
+    shares = np.array([float(share) for share in q.values()])
+    some = shares[shares > 0.0]
+    return {
+        "outcomes": len(shares),
+        "support": len(some),
+        "entropy": float(-np.sum(some * np.log2(some))) + 0.0,
+        "floor": float(metrics.expected_tvd(k, shares)),
+        "smallest": str(min(share for share in q.values() if share > 0)),
+    }
+
+
+def family_file(name: str) -> Path:
+    """Return a family's file. Raises `UserError` naming the families there are."""
+    files = {path.stem: path for folder in reversed(folders()) for path in sorted((folder / "family").glob("*.yaml"))}
+    if name not in files:
+        raise UserError(f"no family is named {name!r}{suggest(name, files)}; there are {', '.join(sorted(files))}")
+    return files[name]
+
+
+def read_family(path: Path) -> Family:
+    """Return a family checked: builder, base and every range. Raises `UserError` with everything wrong."""
+    problems = Problems()
+    family = parse_model(Family, read_yaml(path), path, problems)
+    problems.check()
+    if family is None:
+        raise RuntimeError("a family that does not parse has a problem")
+    if family.base not in scene_ids():
+        problems.add(path, f"base {family.base!r} is no scene{suggest(family.base, scene_ids())}")
+    needed = NEEDED[family.builder]
+    for name in sorted(set(needed) ^ set(family.ranges)):
+        said = "is missing" if name in needed else f"is no range of {family.builder}{suggest(name, needed)}"
+        problems.add(path, f"ranges.{name} {said}; it takes {', '.join(needed)}")
+    for name, held in family.ranges.items():
+        numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in held)
+        if name in CHOICES:
+            if not held:
+                problems.add(path, f"ranges.{name} is empty: it must list what to choose from")
+        elif len(held) != 2 or not numbers or not held[0] <= held[1]:
+            problems.add(path, f"ranges.{name} is {held}: it must be [low, high]")
+    problems.check()
+    return family
+
+
+def candidates(family: Family, name: str, seed: int, count: int) -> tuple[list[Candidate], Counter[str]]:
+    """Return every proposal that can be built and shows one picture at every launch, and why others cannot."""
+    base = {key: value for key, value in raw_scene(family.base).items() if key not in DROPPED}
+    held = dict(base)
+    for key, value in family.scene.items():
+        held[key] = {**held[key], **value} if isinstance(value, dict) else value
+    found, why = list[Candidate](), Counter[str]()
+    for number in range(count):
+        ranges = Ranges(family.ranges, generator(seed, f"family/{name}", "proposal", number, 0))
+        try:
+            proposal = BUILDERS[family.builder](held, ranges)
+        except (Impossible, ValueError) as error:
+            why[str(error).splitlines()[0]] += 1
+            continue
+        device, problems = mechanism.build("device", proposal.config["device"])
+        problems += frame0.problems(device, _camera(proposal.config["camera"]), name) if device is not None else []
+        if problems or len(proposal.q) < 2:
+            why[problems[0] if problems else "it has one outcome alone"] += 1
+            continue
+        integrator = mechanism.build("kernel", proposal.config["kernel"])[0]
+        facts = difficulty(proposal.q, 50)
+        place = (facts["entropy"] / np.log2(12.0), facts["support"] / 12.0, float(Fraction(facts["smallest"])))
+        found.append(Candidate(number, proposal, physics_digest(device, integrator), np.array([*place, *proposal.look])))
+    return found, why
+
+
+def _camera(config: Config) -> Camera:
+    return Camera(**CameraConfig.model_validate_json(json.dumps(config)).model_dump())
+
+
+def choose(pool: Sequence[Candidate], name: str, seed: int, n: int, draw: Any, advance: Any) -> Choice:
+    """Return up to `n` candidates by farthest-point choice, from the one nearest to the middle of all on.
+
+    Each next one is the farthest from what was chosen, in the largest of its differences. A near-duplicate, of physics or in
+    the picture that `draw(candidate, id)` gives, is rejected.
+    """
+    choice, left = Choice(), list(pool)
+    if not left:
+        return choice
+    middle = np.median([one.place for one in left], axis=0)
+    distance = np.array([-np.abs(one.place - middle).max() for one in left])
+    nearest = np.full(len(left), np.inf)
+    small: list[NDArray[np.float64]] = []
+    while len(choice.chosen) < n and left:
+        at = int(np.argmax(nearest if choice.chosen else distance))
+        one = left.pop(at)
+        gap = float(nearest[at])
+        nearest, distance = np.delete(nearest, at), np.delete(distance, at)
+        if any(one.digest == other.digest and one.proposal.q == other.proposal.q for other, _, _ in choice.chosen):
+            choice.rejected["the same physics as one chosen"] += 1
+            continue
+        if gap < SAME:
+            choice.rejected["nearly one chosen, in all that varies"] += 1 + len(left)
+            break
+        id = f"{BENCHMARK}/{name}-s{seed}-{len(choice.chosen):02d}"
+        picture = draw(one, id)
+        thumbnail = np.asarray(Pillow.fromarray(picture).resize(SMALL, Pillow.Resampling.BOX), float)
+        alike = [float(np.abs(thumbnail - other).mean()) for other in small]
+        if any(
+            near < SAME_PICTURE and sorted(one.proposal.q.values()) == sorted(other.proposal.q.values())
+            for near, (other, _, _) in zip(alike, choice.chosen, strict=True)
+        ):
+            choice.rejected["nearly the picture and the reference of one chosen"] += 1
+            continue
+        small.append(thumbnail)
+        choice.chosen.append((one, id, picture))
+        nearest = np.minimum(nearest, [float(np.abs(other.place - one.place).max()) for other in left]) if left else nearest
+        advance(1)
+    return choice
+
+
+def scene_config(one: Proposal, id: str, family: str, title: str, made: str) -> Config:
+    """Return a scene's file as data."""
+    head = {
+        "id": id,
+        "title": title,
+        "benchmark": BENCHMARK,
+        "track": "calibration",
+        "group": one.config["group"],
+        "stream": id,
+    }
+    reference = {
+        "q": {label: str(share) for label, share in one.q.items()},
+        "derivation": one.derivation,
+        "source": f"Our own scene, proposed by `quincunx generate {made}`; no benchmark states it",
+        "standing": "derived",
+    }
+    kept = {key: value for key, value in one.config.items() if value is not None and key not in (*head, "title", "reference")}
+    return {**head, **kept, "reference": reference}
+
+
+def partner_config(base: Config, partner: Partner, kind: Literal["causal", "non_causal"]) -> Config:
+    """Return the file of a scene that changes one thing of `base`."""
+    id = f"{base['id']}-{kind.replace('_', '-')}"
+    config = {
+        "defaults": [f"{base['id']}@_here_", "_self_"],
+        "id": id,
+        "title": f"{base['title']}, {kind.replace('_', '-')} partner",
+        "variant": {"base": base["id"], "kind": kind, "change": partner.change},
+        **partner.config,
+    }
+    if partner.q is not None:
+        config["reference"] = {"q": {label: str(share) for label, share in partner.q.items()}}
+    return config
+
+
+def run(request: Request) -> Answer:
+    """Choose scenes, write all of each, and certify them if asked. Raises `UserError`, `InfrastructureError`."""
+    values = request.values
+    if request.out is None:
+        raise UserError("out= is missing: generate writes scenes, so say where")
+    name, seed, out = values["family"], values["seed"], request.out
+    family = read_family(family_file(name))
+    made = " ".join(f"{key}={values[key]}" for key in ("family", "seed", "candidates"))
+    title = str(family.scene.get("title", name))
+    with request.progress(f"propose {name}", None) as advance:
+        pool, impossible = candidates(family, name, seed, values["candidates"])
+    (out / "scene" / BENCHMARK).mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+
+    def put(config: Config) -> Scene:
+        path = out / "scene" / f"{config['id']}.yaml"
+        text = f"# {config['title']}: proposed by quincunx generate {made}.\n"
+        text += yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True, width=120)
+        if path.exists() and path not in written and path.read_text("utf-8") != text and not request.overwrite:
+            raise UserError(f"{path} is there already, and says something else: give another folder, or add overwrite=true")
+        with atomic(path) as temporary:
+            temporary.write_text(text, "utf-8")
+        written.append(path)
+        return load_scene(config["id"])
+
+    def draw(one: Candidate, id: str) -> Image:
+        return source_of(put(scene_config(one.proposal, id, name, title, made)))
+
+    with beside(out):
+        with request.progress(f"choose {values['n']} scenes", values["n"]) as advance:
+            choice = choose(pool, name, seed, values["n"], draw, advance)
+        if not choice.chosen:
+            raise UserError(
+                f"no proposal of {name} makes a scene: {'; '.join(f'{count} x {why}' for why, count in impossible.items())}"
+            )
+        ids = [id for _, id, _ in choice.chosen]
+        for path in written:
+            if f"{BENCHMARK}/{path.stem}" not in ids:
+                path.unlink(missing_ok=True)  # drawn, and rejected as the last
+        scenes = [(put(scene_config(one.proposal, id, name, title, made)), picture) for one, id, picture in choice.chosen]
+        pairs: list[Scene] = []
+        if values["partners"]:
+            for one, id, _ in choice.chosen:
+                base = scene_config(one.proposal, id, name, title, made)
+                kinds = (("causal", one.proposal.causal), ("non_causal", one.proposal.non_causal))
+                pairs += [put(partner_config(base, partner, kind)) for kind, partner in kinds if partner is not None]  # type: ignore[arg-type]
+        drawn = [*scenes, *((scene, source_of(scene)) for scene in pairs)]
+        told = {scene.id: problems for scene, _ in drawn if (problems := prompt_check.problems(scene))}
+        if told:
+            raise UserError(*(f"{id}: {problem}" for id, problems in told.items() for problem in problems))
+        for scene, picture in drawn:
+            _write_beside(out, scene, picture)
+        certificates = _certify(request, [scene for scene, _ in drawn]) if values["verify"] else []
+    rows = [_row(scene, values["k"]) for scene, _ in drawn]
+    result: dict[str, Any] = {
+        "family": name,
+        "scenes": rows,
+        "candidates": {"possible": len(pool), "impossible": dict(impossible), "rejected": dict(choice.rejected)},
+    }
+    if certificates:
+        result["certificates"] = certificates
+    notes = [
+        f"{len(pool)} of {values['candidates']} proposals can be built; {sum(choice.rejected.values())} were near-duplicates."
+    ]
+    if len(choice.chosen) < values["n"]:
+        notes.append(
+            f"{len(choice.chosen)} of {values['n']} were found unlike enough; more candidates= or wider ranges may give more."
+        )
+    notes.append(
+        f"Use them with scene_dir={out}, as in `quincunx verify scene_dir={out} scenes='{BENCHMARK}/{name}-s{seed}-*'`."
+    )
+    return Answer(result, (_table(rows, certificates), "\n".join(notes)))
+
+
+def _write_beside(out: Path, scene: Scene, picture: Image) -> None:
+    name = scene.id.rpartition("/")[2]
+    for folder in (package.SOURCES, package.PROMPTS, package.RUBRICS):
+        (out / folder).mkdir(exist_ok=True)
+    write_png(out / package.SOURCES / f"{name}.png", picture)
+    for path, text in (
+        (out / package.PROMPTS / f"{name}.txt", scene.prompt.strip() + "\n"),
+        (out / package.RUBRICS / f"{name}.json", to_json(package.rubric(scene))),
+    ):
+        with atomic(path) as temporary:
+            temporary.write_text(text, "utf-8")
+
+
+def _certify(request: Request, scenes: Sequence[Scene]) -> list[verify.Certificate]:
+    certificates = []
+    with pool_of(request.values, request.out) as pool:
+        for scene in scenes:
+            with request.progress(f"verify {scene.id}") as advance:
+                certificates.append(verify.certify(run_by(scene, request.values["engine"]), pool=pool, advance=advance))
+    return certificates
+
+
+def _row(scene: Scene, k: int) -> dict[str, Any]:
+    q = dict(scene.reference.q or {})
+    return {
+        "id": scene.id,
+        "q": q,
+        "difficulty": difficulty(q, k),
+        "variant": scene.variant,
+        "digest": physics_digest(scene.device, scene.integrator),
+    }
+
+
+def _table(rows: Sequence[dict[str, Any]], certificates: Sequence[verify.Certificate]) -> Table:
+    shown = Table(title=f"{len(rows)} scenes", title_justify="left", box=box.SIMPLE)
+    verdicts = {one.scene: f"{one.verdict} (TVD {one.tvd:.4f})" for one in certificates}
+    for name in ("scene", "reference", "entropy", "floor", "smallest", "partner of", *(["verify"] if verdicts else [])):
+        shown.add_column(name, no_wrap=name == "scene")
+    for row in rows:
+        hard = row["difficulty"]
+        q = ", ".join(f"{label} {share}" for label, share in row["q"].items())
+        cells = [row["id"], q, f"{hard['entropy']:.2f}", f"{hard['floor']:.3f}", hard["smallest"]]
+        cells.append("" if row["variant"] is None else f"{row['variant'].base.rpartition('-')[2]}, {row['variant'].kind}")
+        shown.add_row(*cells, *([verdicts[row["id"]]] if verdicts else []))
+    return shown
