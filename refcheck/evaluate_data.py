@@ -20,7 +20,7 @@ from pydantic import Field
 
 from refcheck import calibench
 from refcheck.command import UserError
-from refcheck.judges.rubrics import Item
+from refcheck.judges.rubrics import Item, trust_of
 from refcheck.judges.state import fingerprint
 from refcheck.policy import Expected, Policy, Rules, read_package
 from refcheck.untrusted import Problems, Strict, json_lines, parse_model, read_text, shown, suggestion
@@ -102,9 +102,9 @@ def package_targets(folder: Path, rules: Rules) -> list[Target]:
         scene = load_scene(ours[told.scene_id]) if told.scene_id in ours else None
         if scene is not None and set(scene.outcomes) != set(held.outcomes):
             scene = None  # another version of it: its readout rule may be another one too
-        item = Item(told.scene_id, told.action, told.prompt, held.outcomes)
+        item = Item.coverage(told.scene_id, told.action, told.prompt, held.outcomes)
         if scene is not None:
-            item = replace(item, readout_rule=scene.readout_rule)
+            item = replace(item, readout_rule=scene.readout_rule, trust=trust_of(scene.id))
         targets.append(Target(told.scene_id, held, item, scene, picture))
     problems.check()
     return targets

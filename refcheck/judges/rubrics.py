@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 from refcheck.command import UserError
 from refcheck.untrusted import Problems, Strict, parse_json, parse_model
+from scenes.catalog import conf, read_yaml
 from scenes.scene import Scene
 
-VERSION = 1
+VERSION = 2
 """Bumped when a prompt or a reply's form changes; readings under another version are no readings under this one."""
 WHOLE_CLIP = ("ball", "walking", "pendulum")
 """CaliBench's scenes that are read from the whole clip; its others are read from the last frame."""
@@ -34,7 +36,10 @@ SYSTEM = (
 
 @dataclass(frozen=True)
 class Item:
-    """What a judge may know of a scene. `last_frame`: CaliBench reads it from the last frame alone."""
+    """What a judge may know of a scene. `last_frame`: CaliBench reads it from the last frame alone.
+
+    `trust` says what would give away a false clip of this scene; empty where nothing is known beyond what holds for all.
+    """
 
     scene_id: str
     action: str
@@ -42,13 +47,33 @@ class Item:
     outcomes: tuple[str, ...]
     readout_rule: str = GENERIC_RULE
     last_frame: bool = False
+    trust: str = ""
 
     @classmethod
     def of(cls, scene: Scene) -> Item:
         """Take from a scene what its judge may know."""
         name = scene.id.rpartition("/")[2]
         last = scene.benchmark == "calibench" and name not in WHOLE_CLIP
-        return cls(name, scene.action, scene.prompt, scene.outcomes, scene.readout_rule, last)
+        return cls(name, scene.action, scene.prompt, scene.outcomes, scene.readout_rule, last, trust_of(scene.id))
+
+    @classmethod
+    def coverage(cls, name: str, action: str, prompt: str, outcomes: tuple[str, ...]) -> Item:
+        """Take what we say of PAWBench's coverage scene `name`, if it is one with these labels, and of any scene otherwise."""
+        ours = rubrics()["coverage"].get(name)
+        if ours is None or set(ours["outcomes"]) != set(outcomes):  # another version of it has another rule
+            return cls(name, action, prompt, outcomes)
+        return cls(name, action, prompt, outcomes, ours["readout_rule"], trust=ours["trust"])
+
+
+@cache
+def rubrics() -> dict[str, Any]:
+    """Return `conf/rubrics.yaml`: what `trust` says by scene id, and the 25 scenes of the `coverage` track by name."""
+    return read_yaml(conf() / "rubrics.yaml")
+
+
+def trust_of(scene_id: str) -> str:
+    """Return what would give away a false clip of one of our scenes, empty where that is not written."""
+    return str(rubrics()["trust"].get(scene_id, ""))
 
 
 class Readout(Strict):
@@ -116,6 +141,7 @@ def trust_prompt(item: Item, pictures: str) -> str:
             "- action_execution: the action is carried out, once, and by nothing else than it says.",
             "- object_continuity: nothing appears, disappears, splits, merges, swaps places or changes its marks.",
             "- physical_process: motion, contact, gravity and slowing down are such as could be filmed.",
+            *((f"In this scene: {item.trust}",) if item.trust else ()),
             "",
             "Reply with these keys:",
             f'"scene_id": "{item.scene_id}"',

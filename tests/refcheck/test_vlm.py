@@ -118,6 +118,30 @@ def test_no_prompt_of_any_scene_knows_the_reference(id):
     assert not any(json.dumps(label) in rubrics.trust_prompt(item, "") for label in item.outcomes)
 
 
+def test_every_calibration_scene_says_what_would_give_a_false_clip_away():
+    named = set(rubrics.rubrics()["trust"])
+    assert named == {id for id in SCENES if id.startswith(("pawbench/", "calibench/"))} and len(named) == 34
+    for id in named:
+        item = Item.of(load_scene(id))
+        assert item.trust in rubrics.trust_prompt(item, "") and item.trust not in rubrics.readout_prompt(
+            item, item.outcomes, ""
+        )
+
+
+def test_every_coverage_scene_has_a_rubric_of_its_own():
+    """PAWBench's coverage track: 25 scenes (arXiv 2608.27345)."""
+    told = rubrics.rubrics()["coverage"]
+    assert len(told) == 25 and len({one["readout_rule"] for one in told.values()}) >= 20  # a pair shares how it is read
+    for name, one in told.items():
+        outcomes = tuple(one["outcomes"])
+        item = Item.coverage(name, one["action"], "", outcomes)
+        prompts = rubrics.readout_prompt(item, outcomes, ""), rubrics.trust_prompt(item, "")
+        assert one["readout_rule"] in prompts[0] and one["trust"] in prompts[1]
+        assert not any(CHANCE.search(prompt) for prompt in prompts), name
+        other = Item.coverage(name, one["action"], "", (*outcomes, "something_else"))
+        assert other.readout_rule == rubrics.GENERIC_RULE, "a version with other labels has another rule"
+
+
 # --- replies ---
 
 GOOD = Provider.answer("readout", "A-03", "red")
