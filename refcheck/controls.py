@@ -1,54 +1,76 @@
-"""`quincunx controls`: clips whose true outcomes are spread exactly as the reference says, put before a judge.
+"""`quincunx controls`: clips whose true outcomes are known, put before a judge through a blind door.
 
-The labels wanted are drawn from the reference here and nowhere else; each is then filled by a rollout that physics ended
-there. A judge is given re-encoded bytes under random names.
+The labels wanted come from the reference here and nowhere else; each is filled by a rollout that physics ended there. A judge,
+ours or anyone's, is given re-encoded bytes under names that say nothing.
 """
 
 from __future__ import annotations
 
-import secrets
+import dataclasses
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
-from rich.table import Table
 
-from refcheck import clips, metrics
+from refcheck import blind, clips, control_report, control_run, evaluate
+from refcheck.blind import Control, Opened
 from refcheck.clips import SHEET, SOURCE
 from refcheck.command import COMPLETED, INFRASTRUCTURE, Answer, Option, Request, UserError
-from refcheck.inference import draw_null
-from refcheck.judges import Failure, Judge, read_all
-from refcheck.judges.state import StateJudge
+from refcheck.control_clips import SWEEPS, Like, Recipe, make, swept
+from refcheck.control_judges import JUDGES, judge_for
+from refcheck.control_sets import SETS
+from refcheck.control_tables import report_tables, tables
+from refcheck.evaluate_judges import endpoint_settings
+from refcheck.filming import Film
 from refcheck.running import RUNNING, pool_of, run_by
-from refcheck.tally import Reading
+from scenes.catalog import scene_ids
 from scenes.load import SceneError, load_scene, raw_scene
 from scenes.scene import Scene
-from simulators.device import Rollouts
 from simulators.engines.loop import physics_digest
-from simulators.execute import Pool, spread
+from simulators.render import looks
 from simulators.render.canvas import Image
 from simulators.sampling import generator
-from simulators.video import ClipError, contact_sheet, read_clip, write_clip
+from simulators.video import contact_sheet, read_clip
 
-SUMMARY = "calibrated controls: clips of known outcome, spread as the reference says, to test a judge"
+SUMMARY = "controls: clips of known outcome, as the reference says or off it by a known amount, to test a judge"
+_CALLS = ("model", "base_url", "api_key_env", "protocol", "frames", "timeout", "max_tokens", "retries", "per_minute",
+          "concurrency", "price_in", "price_out", "budget")  # fmt: skip
 OPTIONS = (
     Option("k", "int", 50, "clips", low=2, high=10_000),
-    Option("judge", "str", "trained", "trained on this scene, or state: the truth", choices=("trained", "state")),
+    Option("set", "str", "iid", "labels: as the reference says (iid, quota, balanced over outcomes), or off it (see tilt=)",
+           choices=SETS),
+    Option("tilt", "float", 0.2, "set=tilted, batches: TVD from the reference", low=0.0, high=1.0),
+    Option("toward", "str", None, "set=tilted, batches, collapsed, missing: the outcome it turns on, by default the first"),
+    Option("damaged", "int", 0, "further clips for each way of damage", low=0, high=1_000),
+    Option("kinds", "str", None, "damaged=: which ways, separated by commas; by default all"),
+    Option("nulls", "int", 2_000, "damaged=: rollouts looked through for those that ended in nothing", low=1, high=10_000_000),
+    Option("sweep", "str", None, "the same rollouts again at other settings", choices=tuple(SWEEPS)),
+    Option("look", "str", "studio", "how clips are filmed", choices=tuple(looks.LOOKS)),
+    Option("like", "path", None, "a model's clip: controls get its size, rate, length, codec and bit rate"),
+    Option("judge", "str", "trained", "trained on this scene, vlm (a model behind an endpoint), or state: the truth",
+           choices=JUDGES),
+    Option("again", "bool", False, "read every clip again: noise from test to retest, and of the order of labels"),
+    Option("blind", "path", None, "write clips for another stack into this new folder, and judge nothing; see key="),
+    Option("layout", "str", "pawbench", "blind=: whose files lie beside the clips", choices=blind.LAYOUTS),
+    Option("read", "path", None, "what a stack read of a blind folder: rows.jsonl, bins, or a folder of them; see key="),
+    Option("key", "path", None, "the sealed truth of a blind folder, outside it"),
+    Option("suite", "str", None, "smoke: known defects, each to be caught; table: every scene, one row each",
+           choices=("smoke", "table")),
     Option("per_outcome", "int", 60, "rollouts of each outcome that the trained judge learns from", low=8, high=10_000),
     Option("limit", "int", 20_000, "most rollouts to look through for the outcomes needed", low=1, high=10_000_000),
     Option("seed", "int", 0, "seed of labels and launches", low=0, high=2**64 - 1),
+    *(option for option in evaluate.OPTIONS if option.name in _CALLS),
     *RUNNING,
-)
-USES_SCENES = "one"
+)  # fmt: skip
+USES_SCENES = "optional"
 
 SHOWN = 12  # clips on the sheet
-NULL = "null"
 
 
 @dataclass(frozen=True)
@@ -57,105 +79,41 @@ class Judged:
 
     file: str
     index: int
-    truth: str
+    truth: str | None
     reading: str | None
     confidence: float
     null: str | None
     failure: str | None
 
 
-def draw_labels(q: NDArray[np.float64], k: int, draws: Generator) -> NDArray[np.int64]:
-    """Return k positions in the outcomes (k,), i.i.d. from the reference `q`: the labels wanted, not yet any rollout's."""
-    return draws.choice(len(q), size=k, p=q / q.sum())
-
-
-def fill(scene: Scene, labels: NDArray[np.int64], rollouts: Rollouts) -> Rollouts:
-    """Return for each label (k,) a rollout that ended in it, none twice, in index order within an outcome.
-
-    Raises `ValueError` where `rollouts` do not suffice.
-    """
-    outcome = scene.outcome(rollouts.fact)
-    waiting = {int(label): np.flatnonzero(outcome == label).tolist() for label in np.unique(labels)}
-    if any(len(waiting[int(label)]) < np.sum(labels == label) for label in np.unique(labels)):
-        raise ValueError("there are fewer rollouts of an outcome than labels that ask for it")
-    return rollouts[np.array([waiting[int(label)].pop(0) for label in labels], np.int64)]
-
-
-@dataclass(frozen=True)
-class _Copy:
-    source: Path
-    target: Path
-    fps: float
-
-
-def _recode(task: _Copy) -> None:
-    write_clip(task.target, read_clip(task.source), task.fps)
-
-
-def disguise(paths: Sequence[Path], folder: Path, fps: float, pool: Pool | None, advance: Callable[[int], Any]) -> list[Path]:
-    """Decode and encode each clip again under a random name in `folder`: no name, order or metadata tells what it shows."""
-    copies = [folder / f"{secrets.token_hex(16)}.mp4" for _ in paths]
-    tasks = [_Copy(source, target, fps) for source, target in zip(paths, copies, strict=True)]
-    spread(pool, _recode, tasks, lambda done: advance(1))
-    return copies
-
-
-def confusion(scene: Scene, judged: Sequence[Judged]) -> NDArray[np.int64]:
-    """Return counts (k, k + 1) of true outcome by reading, the last column null. Failures are in no cell."""
-    table = np.zeros((len(scene.outcomes), len(scene.outcomes) + 1), np.int64)
-    for one in judged:
-        if one.failure is None:
-            column = len(scene.outcomes) if one.reading is None else scene.outcomes.index(one.reading)
-            table[scene.outcomes.index(one.truth), column] += 1
-    return table
-
-
-def figures(scene: Scene, judged: Sequence[Judged], seed: int) -> dict[str, Any]:
-    """Return every figure that follows from truth and readings, over the clips that could be put before the judge."""
-    q, table = scene.q(), confusion(scene, judged)
-    true_counts, read_counts, nulls = table.sum(axis=1), table[:, :-1].sum(axis=0), int(table[:, -1].sum())
-    answered, total = int(read_counts.sum()), int(table.sum())
-    truth, seen = metrics.cell(true_counts, 0, q), metrics.cell(read_counts, nulls, q)
-
-    def band(n: int) -> tuple[float, float]:
-        if n == 0:
-            return float("nan"), float("nan")
-        return draw_null(n, q, generator(seed, scene.stream, "null band", n, 0)).band()
-
-    reasons: dict[str, int] = {}
-    for one in judged:
-        if one.null:
-            reasons[one.null] = reasons.get(one.null, 0) + 1
-    return {
-        "outcomes": list(scene.outcomes),
-        "q": {label: str((scene.reference.q or {})[label]) for label in scene.outcomes},
-        "truth": {"counts": true_counts},
-        "judged": {"counts": read_counts, "nulls": reasons},
-        "confusion": table,
-        "confusion_columns": [*scene.outcomes, NULL],
-        "accuracy": float(np.trace(table[:, :-1])) / answered if answered else float("nan"),
-        "answered": answered,
-        "abstained": nulls / total if total else float("nan"),
-        "tvd_truth": truth.tvd,
-        "tvd_judged": seen.tvd,
-        "floor": truth.e0,
-        "floor_judged": seen.e0,
-        "band": band(truth.valid),
-        "band_judged": band(seen.valid),
-        "score_truth": truth.score,
-        "score_judged": seen.score,
-        "sampling": "iid",
-    }
-
-
 def mistakes(values: Mapping[str, Any], scenes: Sequence[str], overrides: Sequence[str]) -> list[str]:
-    """Return that the scene has no exact reference, where that is so; a file that cannot be read is told of elsewhere."""
-    try:
-        reference = raw_scene(scenes[0]).get("reference") if scenes else None
-    except SceneError:
-        return []
-    stated = not isinstance(reference, dict) or reference.get("q") or any("reference" in word for word in overrides)
-    return [] if stated else [_no_reference(scenes[0])]
+    """Return what is wrong with the values together; a file that cannot be read is told of elsewhere."""
+    told = []
+    modes = [name for name in ("suite", "read", "blind") if values[name] is not None]
+    if len(modes) > 1:
+        told.append(f"{' and '.join(f'{name}=' for name in modes)} are both given, and each is a run of its own: give one")
+    if values["key"] is None and values["read"] is not None:
+        told.append("key= is missing: the sealed truth of the clips that read= has readings of")
+    if values["key"] is not None and not {"read", "blind"} & set(modes):
+        told.append("key= goes with blind=, which writes it, and with read=, which opens it")
+    if values["judge"] == "vlm" and not modes:
+        if values["model"] is None:
+            told.append("model= is missing: the judge's name at its endpoint, such as gpt-4o")
+        told += endpoint_settings(values).problems()
+    if values["like"] is not None and (values["sweep"] is not None or values["look"] != "studio"):
+        told.append("like= says how clips are made: leave sweep= and look= out")
+    if not modes and len(scenes) != 1:
+        told.append("scene= is missing: name a scene, such as scene=calibench/dice; all of them with suite=table")
+    if values["suite"] is not None or values["read"] is not None:
+        return told
+    for scene in scenes if len(scenes) < len(scene_ids()) or len(scene_ids()) == 1 else ():
+        try:
+            reference = raw_scene(scene).get("reference")
+        except SceneError:
+            continue
+        if isinstance(reference, dict) and not reference.get("q") and not any("reference" in word for word in overrides):
+            told.append(_no_reference(scene))
+    return told
 
 
 def _no_reference(id: str) -> str:
@@ -163,61 +121,197 @@ def _no_reference(id: str) -> str:
 
 
 def run(request: Request) -> Answer:
-    """Make the controls, have them read, compare. Status 3 where a clip could not be put before the judge.
+    """Make controls, have them read, compare. Status 3 where a clip could not be put before the judge.
 
     Raises `UserError`, `InfrastructureError`.
     """
-    values, k, seed, seconds = request.values, request.values["k"], request.values["seed"], dict[str, float]()
-    scene = run_by(load_scene(request.scenes[0], request.overrides), request.values["engine"])
+    if request.values["suite"] == "smoke":
+        from refcheck import selftest
+
+        return selftest.run(request)
+    if request.values["suite"] == "table":
+        from refcheck import control_table
+
+        return control_table.run(request)
+    if request.values["read"] is not None:
+        return _read(request)
+    if request.values["blind"] is not None:
+        return _blind(request)
+    return _judge(request)
+
+
+def _load(request: Request, id: str) -> Scene:
+    scene = run_by(load_scene(id, request.overrides), request.values["engine"])
     if scene.reference.q is None:
         raise UserError(_no_reference(scene.id))
-    labels = draw_labels(scene.q(), k, generator(seed, scene.stream, "labels wanted", 0, 0))
-    needed = np.bincount(labels, minlength=len(scene.outcomes))
-    clock = _Clock(seconds)
+    return scene
+
+
+def recipe_of(values: Mapping[str, Any]) -> Recipe:
+    """Return how clips are made."""
+    return Recipe(Film(look=values["look"]), like=None if values["like"] is None else Like.of(values["like"]))
+
+
+def _judge(request: Request) -> Answer:
+    values, seed, seconds = request.values, request.values["seed"], dict[str, float]()
+    scene, recipe = _load(request, request.scenes[0]), recipe_of(request.values)
+    clock, k, threads = _Clock(seconds), request.values["k"], request.values["concurrency"]
     names = [f"{number:0{len(str(k - 1))}d}" for number in range(k)]
     if request.out:  # before anything takes time
         clips.check_folder(request.out, clips.files_of(names))
-    with (
-        pool_of(values, request.out) as pool,
-        clips.folder_for(request.out) as out,
-        tempfile.TemporaryDirectory(prefix="quincunx-") as hidden,
-    ):
-        with clock("rollouts"), request.progress(f"look for {k} rollouts", k) as advance:
-            found = clips.search(scene, seed, needed, limit=values["limit"], pool=pool, advance=advance)
-            chosen = fill(scene, labels, clips.require_all(scene, found, needed, values["limit"]))
+    with ExitStack() as stack:
+        pool = stack.enter_context(pool_of(values, request.out))
+        out = stack.enter_context(clips.folder_for(request.out))
+        hidden = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="quincunx-")))
+        with clock("rollouts"):
+            planned = control_run.plan(scene, values, pool, request.progress)
         with clock("judge"):
-            trained, described = _train(request, scene, pool) if values["judge"] == "trained" else (None, {})
-        with clock("clips"), request.progress("draw clips", k) as advance:
-            made = clips.render_clips(scene, seed, chosen, out, names=names, pool=pool, advance=advance)
-            clips.write_png(out / SOURCE, clips.source_of(scene))
-        truth = [scene.outcomes[label] for label in labels]
-        with clock("readings"), request.progress("encode again, then read", 2 * k) as advance:
-            try:
-                copies = disguise([out / clip.file for clip in made], Path(hidden), clips.FPS, pool, advance)
-            except ClipError as error:
-                raise clips.InfrastructureError(f"a clip could not be encoded again: {error}") from error
-            judge: Judge = trained if trained is not None else StateJudge.sealed(copies, truth)
-            readings = read_all(judge, copies, pool, advance)
-        judged = [_judged(clip.file, clip.index, true, said) for clip, true, said in zip(made, truth, readings, strict=True)]
-        ends = chosen.end.pos
-        clips.write_png(out / SHEET, sheet(scene, out, judged[:SHOWN], ends[:SHOWN]))
-    failures = [{"file": one.file, "reason": one.failure} for one in judged if one.failure is not None]
+            asked = judge_for(values, scene, stack, request.out, pool, request.progress)
+        chosen = planned.chosen
+        with clock("clips"), request.progress("draw clips", k + len(planned.damaged)) as advance:
+            made = clips.render_clips(scene, seed, chosen, out, names=names, film=recipe.film, pool=pool, advance=advance)
+            clips.write_png(out / SOURCE, clips.source_of(scene, recipe.film))
+            truth, batch = [scene.outcomes[label] for label in planned.wanted.labels], planned.wanted.batch.tolist()
+            plain = [
+                Control(out / clip.file, scene.id, clip.index, true, recipe.film.fps, clip.frames, batch=number)
+                for clip, true, number in zip(made, truth, batch, strict=True)
+            ]
+            if recipe.like:
+                plain, _ = make(scene, seed, planned.clean(scene), hidden / "like", recipe, pool)
+            spoiled, refused = make(scene, seed, planned.damaged, hidden / "damaged", recipe, pool, advance)
+        controls = [*plain, *spoiled]
+        with clock("readings"):
+            door = (threads, pool, request.progress)
+            opened = control_run.through_the_door(scene, controls, asked.of, hidden / "first", *door)
+            noise = control_run.retest(scene, controls, opened, asked, hidden, *door) if values["again"] else None
+        with clock("sweep"):
+            recipes = {str(value): swept(recipe, values["sweep"], value) for value in SWEEPS.get(values["sweep"], ())}
+            rows = control_run.sweep(scene, seed, planned, recipes, asked, hidden, *door)
+        said = {one.sealed.index: one for one in opened}
+        judged = [_judged(clip.file, clip.index, said[clip.index]) for clip in made]
+        clips.write_png(out / SHEET, sheet(scene, out, judged[:SHOWN], chosen.end.pos[:SHOWN]))
+    cost = asked.cost()
+    q, table = scene.q(), control_report.confusion(scene.outcomes, opened)
+    failures = [_slot(one) | {"reason": one.failure} for one in opened if one.failure is not None]
     result = {
         "scene": scene.id,
         "digest": physics_digest(scene.device, scene.integrator),
         "k": k,
-        "judge": {"name": values["judge"], **described},
-        **figures(scene, judged, seed),
-        "infrastructure_failures": len(failures),
+        "judge": {"name": asked.name, **asked.described},
+        "outcomes": list(scene.outcomes),
+        "q": {label: str((scene.reference.q or {})[label]) for label in scene.outcomes},
+        **control_report.figures(scene.outcomes, q, table, generator(seed, scene.stream, "null band", k, 0)),
+        "judged": {"counts": table[:, :-1].sum(axis=0), "nulls": _nulls(opened)},
+        "set": {"kind": values["set"], "expected": planned.wanted.expected(), "law": planned.wanted.law},
+        "sampling": planned.wanted.sampling,
+        "batches": _batches(scene, opened) if values["set"] == "batches" else None,
+        "report": control_report.report(scene.outcomes, q, opened, seed, scene.stream),
+        "again": noise,
+        "sweep": {"of": values["sweep"], "rows": rows} if rows else None,
+        "not_made": {**refused, **planned.absent},
+        "cost": cost,
+        "infrastructure_failures": sum(one.failure is not None and not one.sealed.kind for one in opened),
         "failures": failures,
         "clips": judged,
+        "damaged_clips": [
+            dataclasses.asdict(_judged("", o.sealed.index, o)) | {"kind": o.sealed.kind} for o in opened if o.sealed.kind
+        ],
         "sheet": SHEET,
         "source": SOURCE,
         "seconds": seconds,
     }
     if request.out is None:
         del result["sheet"], result["source"]  # they are gone with their folder
-    return Answer(result, _tables(scene, result), INFRASTRUCTURE if failures else COMPLETED)
+    return Answer(result, tables(result), INFRASTRUCTURE if failures else COMPLETED)
+
+
+def _nulls(opened: Sequence[Opened]) -> dict[str, int]:
+    reasons: dict[str, int] = {}
+    for one in control_report.clean(opened):
+        if one.reading is None:
+            reasons[one.null] = reasons.get(one.null, 0) + 1
+    return reasons
+
+
+def _batches(scene: Scene, opened: Sequence[Opened]) -> list[dict[str, Any]]:
+    """Return true and read counts of each batch."""
+    told = []
+    for number in sorted({one.sealed.batch for one in control_report.clean(opened)}):
+        table = control_report.confusion(scene.outcomes, [one for one in opened if one.sealed.batch == number])
+        told.append({"batch": number, "truth": table.sum(axis=1), "judged": table[:, :-1].sum(axis=0)})
+    return told
+
+
+def _slot(one: Opened) -> dict[str, Any]:
+    return {"file": f"{one.sealed.scene}/r{one.sealed.repeat:03d}.mp4", "index": one.sealed.index, "kind": one.sealed.kind}
+
+
+def _judged(file: str, index: int, one: Opened) -> Judged:
+    null = one.null if one.reading is None and one.failure is None else None
+    return Judged(file, index, one.sealed.truth, one.reading, one.confidence, null, one.failure)
+
+
+def _blind(request: Request) -> Answer:
+    """Write a blind folder and its key."""
+    values, folder = request.values, Path(request.values["blind"])
+    key_path = Path(values["key"]) if values["key"] is not None else folder.with_name(folder.name + ".key.json")
+    blind.check_key_path(folder, key_path)
+    if key_path.exists():
+        raise UserError(f"key={key_path} is there already, and opens other clips: give another file")
+    recipe = recipe_of(values)
+    scenes, controls, absent = [_load(request, id) for id in request.scenes], list[Control](), dict[str, Any]()
+    with ExitStack() as stack:
+        pool = stack.enter_context(pool_of(values, request.out))
+        hidden = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="quincunx-")))
+        for number, scene in enumerate(scenes):
+            planned = control_run.plan(scene, values, pool, request.progress)
+            wishes = [*planned.clean(scene), *planned.damaged]
+            with request.progress(f"draw clips of {scene.id}", len(wishes)) as advance:
+                made, refused = make(scene, values["seed"], wishes, hidden / str(number), recipe, pool, advance)
+            controls += made
+            absent[scene.id] = {**refused, **planned.absent}
+        recode = recipe.like is None  # what was matched to a model's encoder is left as it came out of it
+        with request.progress("put out", len(controls)) as advance:
+            sets = {scene.id: values["set"] for scene in scenes}
+            made_by = {"sets": sets, "recode": recode, "pool": pool, "advance": advance}
+            key = blind.export(scenes, controls, folder, values["layout"], **made_by)
+        digest = blind.seal(key, folder, key_path)
+    counts = {scene.id: sum(c.scene == scene.id for c in controls) for scene in scenes}
+    result = {
+        "blind": folder,
+        "key": key_path,
+        "sha256": digest,
+        "layout": values["layout"],
+        "clips": counts,
+        "not_made": absent,
+    }
+    told = (
+        f"{len(controls)} clips of {len(scenes)} scenes are in {folder / blind.CLIPS}, under names that say nothing. Give away "
+        f"{folder} and keep {key_path}: `quincunx controls read=ROWS key={key_path}` opens what comes back.",
+    )
+    return Answer(result, told)
+
+
+def _read(request: Request) -> Answer:
+    """Open what a stack read of a blind folder."""
+    values = request.values
+    key = blind.read_key(Path(values["key"]))
+    opened = blind.open_sealed(Path(values["read"]), key)
+    rows = []
+    for name, held in key.scenes.items():
+        mine = [one for one in opened if one.sealed.scene == name]
+        q = None if held.q is None else np.asarray(held.q)
+        table = control_report.confusion(held.outcomes, mine)
+        row: dict[str, Any] = {"scene": held.id, "outcomes": held.outcomes, "set": held.set, "confusion": table}
+        row["confusion_columns"] = [*held.outcomes, control_report.NULL]
+        row["failures"] = [_slot(one) | {"reason": one.failure} for one in mine if one.failure is not None]
+        if q is not None:
+            row |= control_report.figures(held.outcomes, q, table, generator(values["seed"], held.id, "null band", 0, 0))
+        rows.append(row | {"report": control_report.report(held.outcomes, q, mine, values["seed"], held.id)})
+    missing = sum(len(row["failures"]) for row in rows)
+    return Answer(
+        {"read": values["read"], "key": values["key"], "scenes": rows}, report_tables(rows), INFRASTRUCTURE if missing else 0
+    )
 
 
 class _Clock:
@@ -237,29 +331,6 @@ class _Clock:
         self.seconds[self.name] = time.monotonic() - self.begun
 
 
-def _train(request: Request, scene: Scene, pool: Pool | None) -> tuple[Judge, dict[str, Any]]:
-    from refcheck.judges.trained import TRAINING, TrainedJudge  # scikit-learn: only where it is needed
-
-    values = request.values
-    total = values["per_outcome"] * len(scene.outcomes)
-    with request.progress("train the judge", total) as advance:
-        judge = TrainedJudge.train(scene, values["seed"], values["per_outcome"], pool=pool, advance=advance)
-    described = {
-        "version": judge.version,
-        "stream": scene.stream + TRAINING,
-        "per_outcome": values["per_outcome"],
-        "threshold": judge.threshold,
-        **clips.plain(judge.training),
-    }
-    return judge, described
-
-
-def _judged(file: str, index: int, truth: str, said: Reading | Failure) -> Judged:
-    if isinstance(said, Failure):
-        return Judged(file, index, truth, None, float("nan"), None, said.reason)
-    return Judged(file, index, truth, said.outcome, said.confidence, said.null or None, None)
-
-
 def sheet(scene: Scene, out: Path, judged: Sequence[Judged], ends: NDArray[np.float64]) -> Image:
     """Return the last picture of each clip, with a closer look at what moves (`ends` (n, B, 3) [m]), truth and reading."""
     loose, images, labels = list(scene.device.world().loose), [], []
@@ -269,24 +340,3 @@ def sheet(scene: Scene, out: Path, judged: Sequence[Judged], ends: NDArray[np.fl
         said = "failed" if one.failure else one.reading or f"no answer ({one.null})"
         labels.append(f"truth {one.truth}, read {said}")
     return contact_sheet(images, 3, labels, 416)
-
-
-def _tables(scene: Scene, result: dict[str, Any]) -> tuple[Any, ...]:
-    shown = Table(title=f"{scene.id}: {result['k']} controls read by the judge {result['judge']['name']}", title_justify="left")
-    shown.add_column("truth")
-    for label in result["confusion_columns"]:
-        shown.add_column(label if label == NULL else f"read {label}", justify="right")
-    for label, row in zip(scene.outcomes, result["confusion"], strict=True):
-        shown.add_row(label, *(str(count) if count else "." for count in row))
-    low, high = result["band"]
-    lines = [
-        f"Right where it answered: {result['accuracy']:.3f} of {result['answered']}; abstained {result['abstained']:.1%}.",
-        f"Distance from the reference: truth {result['tvd_truth']:.4f}, as judged {result['tvd_judged']:.4f} "
-        f"(floor {result['floor']:.4f}, band of a perfect model {low:.4f} to {high:.4f}).",
-        f"CaliBench score: truth {result['score_truth']:.4f}, as judged {result['score_judged']:.4f} (0 is a perfect model).",
-    ]
-    if unlearned := result["judge"].get("unlearned"):
-        lines.append(f"Never learned, too rare: {', '.join(unlearned)}.")
-    if result["infrastructure_failures"]:
-        lines.append(f"{result['infrastructure_failures']} clips could not be put before the judge; they are in no figure.")
-    return shown, "\n".join(lines)

@@ -47,7 +47,7 @@ def header(verb: str, version: str, asked: Asked) -> dict[str, Any]:
     }
     if "seed" in asked.values:
         document["seed"] = asked.values["seed"]
-    if asked.uses in (True, "one"):
+    if asked.uses in (True, "one") or (asked.uses == "optional" and len(asked.scenes) == 1):
         document["config"]["scenes"], document["digests"] = _scenes(asked)
     return document
 

@@ -12,7 +12,7 @@ import scipy.stats
 from numpy.random import Generator, Philox
 from PIL import Image
 
-from refcheck import app, clips, controls, metrics, render
+from refcheck import app, clips, control_judges, control_sets, metrics, render
 from refcheck.command import UserError
 from scenes.load import load_scene
 from simulators.engines.loop import run
@@ -223,21 +223,21 @@ def test_default_folders_differ_by_what_is_asked_and_are_one_name_each():
 def test_labels_wanted_follow_the_reference():
     """Chi-square of 20,000 labels against q; false alarm 1e-4. An outcome of probability 0 is never wanted."""
     q = np.array([0.5, 0.3, 0.2, 0.0])
-    counts = np.bincount(controls.draw_labels(q, 20_000, Generator(Philox(0))), minlength=4)
+    counts = np.bincount(control_sets.draw_labels(q, 20_000, Generator(Philox(0))), minlength=4)
     assert counts[3] == 0
     assert scipy.stats.chisquare(counts[:3], 20_000 * q[:3]).pvalue > 1e-4
 
 
 def test_every_label_gets_a_rollout_that_ended_there_and_none_is_used_twice(toy_conf):
     scene = load_scene("toy/wedge")
-    labels = controls.draw_labels(scene.q(), 60, Generator(Philox(1)))
+    labels = control_sets.draw_labels(scene.q(), 60, Generator(Philox(1)))
     found = clips.search(scene, 2, np.bincount(labels), limit=1024)
-    chosen = controls.fill(scene, labels, found)
+    chosen = control_sets.fill(scene, labels, found)
     assert scene.outcome(chosen.fact).tolist() == labels.tolist()
     assert len(set(chosen.index.tolist())) == 60
     assert [scene.outcomes[label] for label in labels] == sides(scene, 2)[chosen.index].tolist()
     with pytest.raises(ValueError, match="fewer rollouts"):
-        controls.fill(scene, np.append(labels, labels), found)
+        control_sets.fill(scene, np.append(labels, labels), found)
 
 
 def run_controls(out, *words):
@@ -276,49 +276,33 @@ def test_a_scene_without_an_exact_reference_is_refused_before_a_folder_is_made(t
 
 def test_the_trained_judge_sees_neither_names_nor_the_folder(toy_conf, tmp_path, monkeypatch):
     given, seen = [], []
-    read_all = controls.read_all
+    read_all = control_judges.read_all
 
     def spy(judge, paths, *rest):
         given.extend(paths)
         seen.extend(path.read_bytes() for path in paths)
         return read_all(judge, paths, *rest)
 
-    monkeypatch.setattr(controls, "read_all", spy)
+    monkeypatch.setattr(control_judges, "read_all", spy)
     status, result = run_controls(tmp_path, "per_outcome=12", "seed=1", "scene.device.dead_zone=10e-3")
     assert status == 0 and result["accuracy"] == 1.0 and result["answered"] >= 10
     drawn = {(tmp_path / clip["file"]).read_bytes() for clip in result["clips"]}
     assert len(seen) == len(drawn) == 12 and not drawn & set(seen), "what the judge reads was encoded anew"
-    assert all(tmp_path not in path.parents and len(path.stem) == 32 and not path.exists() for path in given)
+    assert all(tmp_path not in path.parents and not path.exists() for path in given)
+    assert sorted(path.name for path in given) == [f"r{number:03d}.mp4" for number in range(12)]
     assert result["judge"]["features"] == "place" and result["judge"]["examples"] == {"left": 12, "right": 12}
 
 
 def test_a_clip_that_cannot_be_read_is_counted_apart_and_ends_in_status_3(toy_conf, tmp_path, monkeypatch):
-    disguise = controls.disguise
+    read_all = control_judges.read_all
 
-    def damage(*arguments):
-        copies = disguise(*arguments)
-        copies[2].write_bytes(b"not a clip")
-        return copies
+    def damage(judge, paths, *rest):
+        paths[2].write_bytes(b"not a clip")
+        return read_all(judge, paths, *rest)
 
-    monkeypatch.setattr(controls, "disguise", damage)
-    monkeypatch.setattr(controls.StateJudge, "sealed", lambda paths, truth: _Reader(truth[0]))
+    monkeypatch.setattr(control_judges, "read_all", damage)
     status, result = run_controls(tmp_path, "judge=state")
     assert status == 3 and result["infrastructure_failures"] == 1
     assert np.sum(result["confusion"]) == 11 == sum(result["truth"]["counts"])
     assert result["abstained"] == 0.0, "a failure is no abstention"
-    assert [bool(clip["failure"]) for clip in result["clips"]] == [number == 2 for number in range(12)]
-
-
-class _Reader:
-    """Answers the same to whatever can be decoded."""
-
-    name = "reader"
-
-    def __init__(self, answer):
-        self.answer = answer
-
-    def read(self, path):
-        from refcheck.tally import Reading
-
-        clip_info(path)
-        return Reading(self.answer)
+    assert sum(bool(clip["failure"]) for clip in result["clips"]) == 1 == len(result["failures"])

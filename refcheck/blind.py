@@ -1,0 +1,352 @@
+"""The blind door: clips go out in a benchmark's own layout under names that say nothing, and readings come back to be opened.
+
+What a clip truly shows stands in a key outside the folder, and nowhere else. Any stack may stand behind the door; our own
+judges are put behind it too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from refcheck.clips import source_of, write_png
+from refcheck.command import UserError
+from refcheck.control_sets import refuse_twice
+from refcheck.evaluate_run import CHECKPOINT, Entry
+from refcheck.judges.state import fingerprint
+from refcheck.labels import Labels, read_labels
+from refcheck.output import atomic, plain, to_json
+from refcheck.untrusted import Problems, Strict, json_lines, parse_json, parse_model, read_text
+from scenes.scene import Scene
+from simulators.execute import Pool, spread
+from simulators.video import CRF, clip_info, read_clip, write_clip
+
+SCHEMA, SEAL = "quincunx.key/v1", "seal.txt"
+CLIPS, PACKAGE = "clips", "package"
+Layout = Literal["pawbench", "calibench"]
+LAYOUTS: tuple[Layout, ...] = ("pawbench", "calibench")
+MODEL = "controls"
+EPOCH = 315_532_800  # s: 1980, the time that every file of a blind folder bears
+
+
+@dataclass(frozen=True)
+class Control:
+    """One clip before it is disguised: its file, the rollout it shows, and what is true of it.
+
+    `truth` is the outcome that a judge should name, None where it should name none and give `null` instead; `kind` the way
+    of damage, `axis` what a trust audit must fail it for; `batch` its part of the set.
+    """
+
+    path: Path
+    scene: str
+    index: int
+    truth: str | None
+    fps: float
+    frames: int
+    null: str = ""
+    kind: str = ""
+    axis: str = ""
+    batch: int = 0
+
+
+class Sealed(Strict):
+    """One line of the key: where a clip went, the digest of its bytes, and what is true of it."""
+
+    scene: str
+    repeat: int = Field(ge=0)
+    sha256: str
+    index: int
+    frames: int
+    truth: str | None
+    null: str
+    kind: str
+    axis: str
+    batch: int
+
+
+class KeyScene(Strict):
+    """What a reading is held to: the id in our catalogue, outcomes in their order, and the reference where there is one."""
+
+    id: str
+    outcomes: list[str] = Field(min_length=1)
+    q: list[float] | None
+    set: str = ""
+
+
+class Key(Strict):
+    """The sealed truth of a blind folder."""
+
+    schema_: str = Field(alias="schema")
+    layout: Layout
+    scenes: dict[str, KeyScene]
+    clips: list[Sealed]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """One clip with its truth and what was read of it. `failure` is a machine's: such a clip is in no figure of the judge's."""
+
+    sealed: Sealed
+    reading: str | None
+    null: str = ""
+    confidence: float = float("nan")
+    latency: float = float("nan")
+    trust: Mapping[str, str] | None = None
+    failure: str | None = None
+    votes: tuple[str | None, ...] = field(default=())
+
+
+def name_of(scene: str) -> str:
+    """Return what a scene is called in a benchmark's own files."""
+    return scene.rpartition("/")[2]
+
+
+def path_of(folder: Path, scene: str, repeat: int) -> Path:
+    """Return where the clip of a slot is in a blind folder."""
+    return folder / CLIPS / scene / f"r{repeat:03d}.mp4"
+
+
+def check_key_path(folder: Path, key: Path) -> None:
+    """Raise `UserError` where the key would lie within the blind folder."""
+    if key.resolve().is_relative_to(folder.resolve()):
+        raise UserError(f"key={key} lies in blind={folder}: whoever is given the clips would be given the truth")
+
+
+@dataclass(frozen=True)
+class _Copy:
+    source: Path
+    target: Path
+    fps: float
+    frames: int
+    crf: int
+
+
+def _recode(task: _Copy) -> None:
+    """Decode and encode again: nothing of the file but its pixels goes over. Raises `ClipError` where a frame is lost."""
+    held = write_clip(task.target, read_clip(task.source), task.fps, task.crf)
+    if held != task.frames:
+        raise ValueError(f"{task.source} holds {held} frames, and {task.frames} were drawn")
+    os.utime(task.target, (EPOCH, EPOCH))
+
+
+def export(
+    scenes: Sequence[Scene],
+    controls: Sequence[Control],
+    folder: Path,
+    layout: Layout,
+    *,
+    sets: Mapping[str, str] | None = None,
+    recode: bool = True,
+    crf: int = CRF,
+    pool: Pool | None = None,
+    advance: Callable[[int], Any] = lambda count: None,
+) -> Key:
+    """Write `clips/<scene>/r000.mp4 ...` in an order that no seed gives, and a `package` of what is read there; return the key.
+
+    Args:
+        scenes: those that the controls are of.
+        controls: every clip, its rollout used once.
+        folder: new, or empty.
+        layout: `pawbench` adds `scenes.jsonl` with source images and prompts, `calibench` a `scenes.json` with bins in order.
+        sets: what set was made of each scene, by id.
+        recode: encode each clip anew; False moves files that were encoded for this folder alone.
+        crf: how strongly they are compressed then (x264).
+        pool: workers.
+        advance: hears of every clip.
+
+    Raises:
+        UserError: where something is in the folder already. ValueError: where a rollout is used twice, or frames are lost.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise UserError(f"blind={folder} is not empty: what is there would be taken for controls; give a new folder")
+    names = [name_of(scene.id) for scene in scenes]
+    if len(set(names)) < len(names):
+        raise UserError(f"two of the scenes have one name in a benchmark's files: {', '.join(s.id for s in scenes)}")
+    sealed, tasks = list[Sealed](), list[_Copy]()
+    for scene in scenes:
+        mine = [control for control in controls if control.scene == scene.id]
+        refuse_twice([control.index for control in mine])
+        (folder / CLIPS / name_of(scene.id)).mkdir(parents=True)
+        order = list(range(len(mine)))
+        secrets.SystemRandom().shuffle(order)
+        for control, repeat in zip(mine, order, strict=True):
+            target = path_of(folder, name_of(scene.id), repeat)
+            tasks.append(_Copy(control.path, target, control.fps, control.frames, crf))
+            told = {k: getattr(control, k) for k in ("index", "frames", "truth", "null", "kind", "axis", "batch")}
+            sealed.append(Sealed(scene=name_of(scene.id), repeat=repeat, sha256="", **told))
+    if recode:
+        spread(pool, _recode, tasks, lambda done: advance(1))
+    else:
+        for task in tasks:
+            os.replace(task.source, task.target)
+            os.utime(task.target, (EPOCH, EPOCH))
+            advance(1)
+    sealed = [one.model_copy(update={"sha256": fingerprint(task.target)}) for one, task in zip(sealed, tasks, strict=True)]
+    _write_scenes(scenes, folder / PACKAGE, layout)
+    held = {
+        name_of(scene.id): KeyScene(
+            id=scene.id,
+            outcomes=list(scene.outcomes),
+            q=None if scene.reference.q is None else [float(share) for share in scene.q()],
+            set=(sets or {}).get(scene.id, ""),
+        )
+        for scene in scenes
+    }
+    return Key(schema=SCHEMA, layout=layout, scenes=held, clips=sorted(sealed, key=lambda one: (one.scene, one.repeat)))
+
+
+def _write_scenes(scenes: Sequence[Scene], folder: Path, layout: Layout) -> None:
+    """Write what the benchmark gives a stack beside the clips."""
+    folder.mkdir()
+    if layout == "calibench":
+        told = [{"scene": name_of(s.id), "num_bins": len(s.outcomes), "outcomes": list(s.outcomes)} for s in scenes]
+        (folder / "scenes.json").write_text(to_json({"scenes": told}), "utf-8")
+        return
+    (folder / "source_images").mkdir()
+    (folder / "prompts").mkdir()
+    lines = []
+    for scene in scenes:
+        name = name_of(scene.id)
+        write_png(folder / "source_images" / f"{name}.png", source_of(scene))
+        (folder / "prompts" / f"{name}.txt").write_text(scene.prompt + "\n", "utf-8")
+        line: dict[str, Any] = {"scene_id": name, "split": scene.track, "group": scene.group, "action": scene.action}
+        line |= {"prompt": scene.prompt, "source_image_path": f"source_images/{name}.png"}
+        line |= {"outcome_labels": list(scene.outcomes)}
+        if scene.track == "calibration" and scene.reference.q is not None:
+            line["reference_distribution"] = {label: float(scene.reference.q[label]) for label in scene.outcomes}
+        lines.append(json.dumps(line, ensure_ascii=False))
+    (folder / "scenes.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    manifest = {"schema_version": "pawbench.benchmark_inputs/v1", "scene_table": "scenes.jsonl"}
+    (folder / "manifest.json").write_text(to_json(manifest), "utf-8")
+
+
+def seal(key: Key, folder: Path, path: Path) -> str:
+    """Write the key to `path` and its digest to the folder: later it can be shown that no truth was changed since.
+
+    Raises `UserError` as `check_key_path`, and where a key is there already: its clips could never be opened again.
+    """
+    check_key_path(folder, path)
+    if path.exists():
+        raise UserError(f"key={path} is there already, and opens other clips: give another file")
+    text = to_json(plain(key.model_dump(by_alias=True)))
+    with atomic(path) as temporary:
+        temporary.write_text(text, "utf-8")
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    (folder / SEAL).write_text(f"sha256 of the key: {digest}\n", "utf-8")
+    return digest
+
+
+def read_key(path: Path) -> Key:
+    """Read a key. Raises `UserError` for a file that is none."""
+    problems = Problems()
+    text = read_text(path, problems)
+    problems.check()
+    try:
+        value = parse_json(text or "")
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from error
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+        raise UserError(f"{path} is no key of `controls blind=`: its schema is not {SCHEMA}")
+    key = parse_model(Key, value, path, problems)
+    problems.check()
+    if key is None:
+        raise UserError(f"{path} is no key of `controls blind=`")
+    for clip in key.clips:
+        held = key.scenes.get(clip.scene)
+        if held is None or (clip.truth is not None and clip.truth not in held.outcomes):
+            raise UserError(
+                f"{path}: a clip of {clip.scene!a} that its scenes do not know, or a truth {clip.truth!a} that is none"
+            )
+    return key
+
+
+def check_folder(folder: Path, key: Key) -> list[str]:
+    """Return what is wrong with a blind folder: a clip that is missing, was changed, or has lost or gained frames."""
+    told = []
+    for clip in key.clips:
+        path = path_of(folder, clip.scene, clip.repeat)
+        where = f"{clip.scene}/r{clip.repeat:03d}"
+        if not path.is_file():
+            told.append(f"{where} is missing")
+        elif (frames := clip_info(path).frames) != clip.frames:
+            told.append(f"{where} holds {frames} frames and was made of {clip.frames}")
+        elif fingerprint(path) != clip.sha256:
+            told.append(f"{where} is not the file that was sealed")
+    return told
+
+
+def open_sealed(read: Path, key: Key) -> list[Opened]:
+    """Return every clip of the key with what a stack read of it, from rows, bins or a CSV, or a folder of them.
+
+    A `checkpoint.jsonl` of `evaluate` in that folder adds causes, confidence and the trust audit. A clip without a reading is a
+    failure. Raises `UserError` for files that are none, readings of several models, or of clips that are not in the key.
+    """
+    if read.is_dir() and (read / CHECKPOINT).is_file():
+        found = _from_checkpoint(read / CHECKPOINT, key)
+    else:
+        found = _from_labels(read_labels(read), key, read)
+    strangers = sorted(set(found) - {(clip.scene, clip.repeat) for clip in key.clips})
+    if strangers:
+        scene, repeat = strangers[0]
+        raise UserError(f"{read}: reads {scene} repeat {repeat}, which the key does not know: is it the key of other clips?")
+    for (scene, repeat), said in found.items():
+        if said.reading is not None and said.reading not in key.scenes[scene].outcomes:
+            allowed = ", ".join(key.scenes[scene].outcomes)
+            raise UserError(f"{read}: {scene} repeat {repeat} is read as {said.reading!a}, which is none of {allowed}")
+    lost = _Said(None, failure="no reading of this clip came back")
+    return [Opened(clip, **asdict(found.get((clip.scene, clip.repeat), lost))) for clip in key.clips]
+
+
+@dataclass(frozen=True)
+class _Said:
+    reading: str | None
+    null: str = ""
+    confidence: float = float("nan")
+    latency: float = float("nan")
+    trust: dict[str, str] | None = None
+    failure: str | None = None
+    votes: tuple[str | None, ...] = ()
+
+
+def _from_labels(labels: Labels, key: Key, read: Path) -> dict[tuple[str, int], _Said]:
+    models = {row.model_or_lane for _, row in labels.rows} | {model for model, _ in labels.cells}
+    if len(models) > 1:
+        raise UserError(f"{read}: holds readings under {len(models)} names ({', '.join(sorted(models)[:5])}): give one stack's")
+    found = {}
+    for where, row in labels.rows:
+        slot = (row.scene_id, row.repeat)
+        if slot in found:
+            raise UserError(f"{where}: {row.scene_id} repeat {row.repeat} is read twice")
+        null = "unread" if row.observation == "null_observation" else ""
+        found[slot] = _Said(row.outcome_label, null, failure=row.failure_code)
+    for (_, scene), cell in labels.cells.items():
+        for repeat, position in cell.bins.items():
+            held = key.scenes.get(scene)
+            label = None if position is None or held is None else held.outcomes[position - 1]
+            found[scene, repeat] = _Said(label, "unread" if position is None else "")
+    return found
+
+
+def _from_checkpoint(path: Path, key: Key) -> dict[tuple[str, int], _Said]:
+    problems, found = Problems(), dict[tuple[str, int], _Said]()
+    for where, value in json_lines(path, read_text(path, problems) or "", problems):
+        entry = parse_model(Entry, value, where, problems)
+        if entry is None:
+            continue
+        told = entry.reading or {}
+        null = str(told.get("null") or "unread") if entry.row.observation == "null_observation" else ""
+        numbers = {name: float(told[name]) for name in ("confidence", "latency") if isinstance(told.get(name), int | float)}
+        votes = tuple(told.get("votes") or ())
+        failure = (entry.message or entry.row.failure_code) if entry.failed else None
+        slot = (entry.scene_id, entry.repeat_index)
+        found[slot] = _Said(entry.row.outcome_label, null, trust=entry.trust, failure=failure, votes=votes, **numbers)
+    problems.check()
+    return found
