@@ -29,7 +29,7 @@ SAMPLES = 2_400_000  # most of a frame's window: .7 s for 1.6 million on two cor
 FEWEST, MOST = 4, 36  # samples a pixel of a window
 MARGIN, FEATHER = 28, 14  # px about what moves and its shadow, for what it mirrors and darkens; over which a window fades out
 DEPTH = 6  # bounces
-BRIGHT = 1.25  # of linear light: lit white paper reaches 1.05
+SPARK = 1.6, 0.08  # how many times brighter than what is about it, and how much more of linear light, a spark is
 _FOCAL = 400.0  # distances to the subject in a lens's radius: a stop at which all that matters is sharp
 _BACKDROP = (0.50, 0.52, 0.56)
 _PROBE = """
@@ -70,7 +70,7 @@ class PhotorealCanvas:
     `frame` renders one window for all rows after the release, the pixels that anything moving, or its shadow, touches in
     any of them; a row before the release, which every launch shares, has its own. Held states are the same picture.
 
-    Known gap: light is not let through clear walls directly, so what stands behind or in glass is dark and speckled.
+    Clear walls are thin: they mirror as glass does and let light and looks straight through, unbent.
     """
 
     def __init__(self, world: World, camera: Camera, light: Light, backdrop: Vec3 | None = None) -> None:
@@ -79,6 +79,8 @@ class PhotorealCanvas:
         self._raster = RasterCanvas(world, camera, light, backdrop)  # what of the picture changes
         self._behind = np.array(_BACKDROP) if backdrop is None else linear(backdrop)
         self._bsdfs: dict[tuple[Material, int], Any] = {}
+        # through glass, `volpath` alone looks for the light; where there is none `path` is faster
+        self._clear = any(part.material.opacity < 1.0 for body in world.bodies for part in body.parts)
         self._seen: tuple[bytes, Region] = (b"", (0, 0, 0, 0))
         self._still = [
             shape
@@ -148,7 +150,7 @@ class PhotorealCanvas:
         mi.set_variant(variant())
         scene = mi.load_dict({
             "type": "scene",
-            "integrator": {"type": "path", "max_depth": DEPTH, "hide_emitters": True},
+            "integrator": {"type": "volpath" if self._clear else "path", "max_depth": DEPTH, "hide_emitters": True},
             "sensor": self._sensor(window),
             **self._lights(),
             **{f"shape{k}": shape for k, shape in enumerate(shapes)},
@@ -244,21 +246,22 @@ class PhotorealCanvas:
             "type": "principled", "base_color": color, "roughness": max(material.roughness, 0.08),
             "metallic": METAL.get(material.texture, 0.0), "specular": 0.5,
         }  # fmt: skip
+        solid = {"type": "twosided", "inner": solid}
         if material.opacity < 1.0:  # a wall is passed twice
-            clear = {"type": "thindielectric"}
             weight = 1.0 - float(np.sqrt(1.0 - material.opacity))
-            solid = {"type": "blendbsdf", "weight": weight, "first": clear, "second": {"type": "twosided", "inner": solid}}
-        else:
-            solid = {"type": "twosided", "inner": solid}
+            solid = {"type": "blendbsdf", "weight": weight, "first": {"type": "thindielectric"}, "second": solid}
         self._bsdfs[key] = mi.load_dict(solid)
         return self._bsdfs[key]
 
 
 def _without_sparks(light: Array) -> Array:
-    """Return light (h, w, 3) with single pixels that a rare bright path hit set to the median about them.
+    """Return light (h, w, 3) with pixels that a rare bright path hit set to the median about them.
 
-    They are brighter than anything lit can be, and than twice what is about them: so a gleam of several pixels stays.
+    They are brighter than all of their eight neighbours but one, so that a stroke of a letter stays, and a gleam.
     """
-    about = ndimage.median_filter(light, (3, 3, 1))
-    spark = (light.max(axis=-1) > BRIGHT) & (light.max(axis=-1) > 2.0 * about.max(axis=-1))
-    return np.where(spark[..., None], about, light)
+    around = np.ones((3, 3), bool)
+    around[1, 1] = False
+    brightness = light.max(axis=-1)
+    second = ndimage.rank_filter(brightness, -2, footprint=around)
+    spark = brightness > SPARK[0] * second + SPARK[1]
+    return np.where(spark[..., None], ndimage.median_filter(light, (3, 3, 1)), light)

@@ -11,6 +11,7 @@ from test_render import BOUNDS, WORLDS, scattered
 from simulators.render import photoreal, prepare
 from simulators.render.canvas import nominal_state
 from simulators.render.meshes import meshes
+from simulators.render.primitives import linear
 from simulators.rotation import about
 from simulators.world import Body, Box, Camera, Capsule, Cylinder, Lathe, Light, Material, Part, Sector, Sphere, World
 
@@ -79,6 +80,20 @@ def test_only_one_window_changes_in_a_clip_and_the_same_bits_come_again():
     assert np.array_equal(canvas.frame(states, 1, (5, 6, 50, 40)), frames[1][6:40, 5:50])
 
 
+def test_light_comes_through_glass():
+    """A felt floor under a pane: a little darker than without it, by what glass sends back twice (eight per cent each way)."""
+    floor = Body("floor", (Part(Box((0.4, 0.4, 0.01)), (0, 0, -0.005), material=Material((0.6, 0.6, 0.6))),))
+    bead = Body("bead", (Part(Sphere(0.004)),), 0.1, (0.15, 0.15, 0.004))
+    pane = Body("pane", (Part(Box((0.3, 0.3, 0.004)), (0, 0, 0.1), material=Material((0.9, 0.9, 0.9), opacity=0.02)),))
+    camera = Camera((0, -0.05, 1.0), (0, 0, 0), fov=0.2, width=96, height=64)
+    light = Light((0.6, 0.0, 1.0), ambient=0.1)  # mirrored past the camera
+    bare, covered = (
+        linear(prepare("photoreal", World(bodies, BOUNDS), camera, light).background / 255.0).mean()
+        for bodies in ((floor, bead), (floor, pane, bead))
+    )
+    assert 0.72 < covered / bare < 0.97
+
+
 def test_a_window_fades_into_the_background():
     world, camera = WORLDS["raster"]
     share = prepare("photoreal", world, camera, Light())._feather((20, 0, 120, 60))[..., 0]
@@ -118,15 +133,16 @@ def test_a_rounded_box_is_the_box_shrunk_and_grown_again():
         assert np.allclose(mesh.places - core, 0.004 * mesh.normals)
 
 
-def test_a_spark_goes_and_a_gleam_stays():
+def test_a_spark_goes_and_a_gleam_or_a_stroke_stays():
     light = np.full((20, 20, 3), 0.4)
-    light[5, 5] = 9.0
+    light[5, 5] = light[5, 6] = 9.0  # two at once
+    light[8, 15] = 1.0
     light[12:15, 12:15] = 9.0
-    light[2, 15] = 1.0  # a white mark
+    stroke = np.arange(3, 8)
+    light[stroke + 10, stroke] = 1.0  # a white line, a pixel wide and slanting
     kept = photoreal._without_sparks(light)
-    light[5, 5] = 0.4
     changed = np.argwhere(np.any(kept != light, axis=-1)).tolist()
-    assert changed == [[y, x] for y in (12, 14) for x in (12, 14)]  # corners of the gleam alone
+    assert changed == [[5, 5], [5, 6], [8, 15], [13, 3], [17, 7]]  # of the line its ends alone
 
 
 def test_without_mitsuba_the_message_says_what_to_install(monkeypatch):
