@@ -56,7 +56,7 @@ class DrawBox:
     colors: Mapping[str, tuple[float, float, float]] = field(default_factory=dict, metadata={"physics": False})
     props: bool = field(default=False, metadata={"physics": False})
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     variables: ClassVar[tuple[str, ...]] = ("strength", "tempo", "phase", "reach_x", "reach_y")
     readout: ClassVar[Readout] = "last"
 

@@ -18,7 +18,7 @@ from simulators.rotation import IDENTITY, Array
 from simulators.sampling import Distribution
 from simulators.world import Body, Box, Capsule, Material, Move, Part, Quat, Sphere, Surface, Vec3, World
 
-RAMP = 0.25  # s: in which the rotor gains its speed, loses it, and half of which it needs to turn back
+RAMP = 0.25  # s: in which the rotor gains its speed and loses it; one that is made to turn back does each in half of it
 KEY = 1.0 / 16.0  # s between keyframes of the rotor
 PUSH = 0.35  # s: each half of the slide's way
 FALL = 0.9  # s: after the slide has stopped, for the ball to come to rest in the tube
@@ -34,14 +34,17 @@ class Tumbler:
     Setup (SI): `sides` panes around the axis, their edges `drum_radius` from it, `drum_depth` long; the lowest part is cut
     off level, `floor` below the axis, and the slide closes it. In the drum lies one ball of `ball_radius` for each entry of
     `filling`, which names them from the first (lowest) poured in to the last; the heap that frame 0 shows is settled by the
-    kernel's laws of contact and is the same for every filling. The rotor is on for
-    `turns` / `speed` seconds, reversed after every turn when `reverse`; `pause` seconds after that time (before, if negative)
-    the slide is pushed once: its pocket stops under the opening for `dwell` seconds, takes a ball along, drops it into a tube.
+    kernel's laws of contact and is the same for every filling. The rotor makes `turns` turns at `speed` [turns/s], gaining and
+    losing its speed on the way, reversed after every turn when `reverse`; `pause` seconds after it ought to have made them
+    (before, if negative) the slide is pushed once: its pocket stops under the opening for `dwell` seconds, takes a ball along,
+    drops it into a tube.
     Random, all of it in the action: `rate`, the rotor's speed as a share of `speed`, and `overrun` [s], how much longer
     than meant it is on (held within 0.2 s by what switches it). `speed` 0 or `turns` 0 leaves the heap alone.
     Outcomes: the name of the ball in the tube at the end of the clip; `first` is the first ball below the slide.
     No outcome: `stuck` (no ball came out, or more than one), `left_apparatus`.
-    Known gap: balls are equal and round; the drum is a prism; blades and slide yield to nothing.
+    Known gap: balls are equal and round; the drum is a prism; blades and slide yield to nothing. A ball that they wedge, where
+    a hand or a motor would stop, is squeezed with whatever force that takes: then how hard balls are decides what comes out.
+    A wedge lets go where its angle is over twice the angle of friction; skewed blades make narrower ones.
     """
 
     filling: tuple[str, ...]
@@ -64,7 +67,7 @@ class Tumbler:
     colors: Mapping[str, tuple[float, float, float]] = field(default_factory=dict, metadata={"physics": False})
     sign: str = field(default="", metadata={"physics": False})
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     variables: ClassVar[tuple[str, ...]] = ("rate", "overrun")
     readout: ClassVar[Readout] = "last"
 
@@ -108,9 +111,21 @@ class Tumbler:
         return math.sqrt(max(self.drum_radius**2 - self.floor**2, 0.0))
 
     @property
+    def ramp(self) -> float:
+        """Seconds in which the rotor gains its speed, and loses it."""
+        return RAMP / 2.0 if self.reverse else RAMP
+
+    def _lasting(self, turns: float) -> float:
+        """Return how long [s] the rotor takes for `turns` turns one way, from rest to rest; few leave it below its speed."""
+        steady = turns / self.speed if self.speed > 0.0 else 0.0
+        return steady + self.ramp if steady >= self.ramp else 2.0 * math.sqrt(steady * self.ramp)
+
+    @property
     def stirring(self) -> float:
         """Seconds for which the rotor is meant to be on."""
-        return self.turns / self.speed if self.speed > 0.0 else 0.0
+        if not self.reverse:
+            return self._lasting(self.turns)
+        return math.floor(self.turns) * self._lasting(1.0) + self._lasting(self.turns % 1.0)
 
     @property
     def gate_time(self) -> float:
@@ -288,12 +303,11 @@ class Tumbler:
         """Return keyframe times (K,) [s] and the rotor's angles (K,) [rad]."""
         total = self.stirring + min(max(overrun, -TIMER), TIMER) if self.stirring > 0.0 else 0.0
         times = np.append(np.arange(0.0, max(total, 0.0), KEY), max(total, KEY))
-        pace = np.minimum(1.0, np.minimum(times, np.maximum(total - times, 0.0)) / RAMP)
-        if self.reverse:
-            period = 1.0 / self.speed if self.speed > 0.0 else 1.0
-            turn = np.floor(times / period)
-            near = np.minimum(times - turn * period, (turn + 1.0) * period - times)
-            pace = pace * np.where(turn % 2.0 == 0.0, 1.0, -1.0) * np.minimum(1.0, near / (RAMP / 2.0))
+        period = self._lasting(1.0) if self.reverse and self.speed > 0.0 else times[-1]
+        swing = np.floor(times / period)
+        begun = times - swing * period
+        left = np.minimum(period - begun, np.maximum(total - times, 0.0))
+        pace = np.where(swing % 2.0 == 0.0, 1.0, -1.0) * np.minimum(1.0, np.minimum(begun, left) / self.ramp)
         speed = 2.0 * math.pi * self.speed * rate * pace
         return times, np.append(0.0, np.cumsum((speed[1:] + speed[:-1]) / 2.0 * np.diff(times)))
 

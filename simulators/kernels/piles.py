@@ -115,8 +115,12 @@ class Piles:
         return np.array([round(grip.time * self.steps_per_second), hand, *grip.point, grip.reach], float)
 
 
-SETTLING = Piles(steps_per_second=3000, time_limit=6.0, contact_time=8e-3)
-"""What brings a heap to rest before frame 0: part of the picture, whatever runs the rollouts."""
+SETTLING = Piles(steps_per_second=24000, time_limit=6.0, contact_time=1e-3)
+"""What brings a heap to rest before frame 0: part of the picture, whatever runs the rollouts.
+
+With balls harder than any that run: softer ones sink into one another from there, where harder ones would start by springing
+out of their overlap.
+"""
 
 
 @lru_cache(maxsize=64)

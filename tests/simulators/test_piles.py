@@ -178,7 +178,7 @@ def test_the_heap_of_the_picture_lies_still_and_inside(id: str) -> None:
     radius = scene.device.ball_radius
     assert moved.max() < 0.1 * radius
     apart = np.sqrt(np.sum((bodies[:, None, :3] - bodies[None, :, :3]) ** 2, axis=-1)) + 9.0 * np.eye(len(bodies))
-    assert apart.min() > 1.98 * radius
+    assert apart.min() > 1.999 * radius  # poured hard: nothing to spring out of
 
 
 def test_batches_and_recording_change_no_bit() -> None:
@@ -251,6 +251,53 @@ def test_another_filling_of_the_box_renames_the_same_draws() -> None:
         assert np.array_equal(fact, np.array([("red", "blue").index(name) for name in filling])[place])
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("turns", [0.1, 1.0, 2.5])
+def test_the_rotor_makes_the_turns_it_says(reverse: bool, turns: float) -> None:
+    """From rest to rest; one that is reversed makes them one way and the other, and ends where the last has led it."""
+    _, device = tumbler("pawbench/A19", f"scene.device.turns={turns}", f"scene.device.reverse={str(reverse).lower()}")
+    time, angle = device._turning(1.0, 0.0)
+    steps = np.diff(angle) / (2.0 * math.pi)
+    assert time[-1] == pytest.approx(device.stirring)
+    assert np.abs(steps).sum() == pytest.approx(turns, abs=0.01)
+    assert steps.sum() == pytest.approx({0.1: 0.1, 1.0: 1.0, 2.5: 0.5}[turns] if reverse else turns, abs=0.01)
+    assert abs(steps[0]) < 0.6 * abs(steps).max() and abs(steps[-1]) < 0.6 * abs(steps).max()
+
+
+def squeezed(kernel: Piles, device: Tumbler, n: int) -> np.ndarray:
+    """Largest overlap (n,) of ball and rotor, in ball radii, while the rotor turns."""
+    rollouts = run(kernel, device, 0, "squeezed", range(n), fps=240.0)
+    world = device.world()
+    rotor = next(body for body in world.moving if body.name == "rotor")
+    blades = [part for part in rotor.parts if isinstance(part.shape, Box)][:2]
+    deepest = []
+    for frames in rollouts.trajectories or ():
+        frames = frames[frames.time < device.stirring]
+        balls = frames.pos[:, : len(device.filling)] - np.array(rotor.position)
+        turn = frames.quat[:, [b.name for b in world.moving].index("rotor")]
+        local = rotation.rotate(rotation.conjugate(turn)[:, None], balls)
+        away = np.inf
+        for blade in blades:
+            beside = rotation.rotate(rotation.conjugate(np.array(blade.quaternion)), local - np.array(blade.position))
+            outside = np.maximum(np.abs(beside) - np.array(blade.shape.size) / 2.0, 0.0)
+            away = min(away, np.sqrt(np.sum(outside**2, axis=-1)).min())
+        deepest.append(1.0 - away / device.ball_radius)
+    return np.array(deepest)
+
+
+@pytest.mark.parametrize("id", ["pawbench/A19", "calibench/lottery"])
+def test_no_ball_is_wedged(id: str) -> None:
+    """Balls whose contacts last a quarter as long are squeezed a quarter as deep, as by blows; a wedge closes all the same.
+
+    Skewed blades and friction make a wedge, for one.
+    """
+    kernel, device = tumbler(id, "scene.device.turns=1.0", "scene.device.pause=0.3")
+    hard = dataclasses.replace(kernel, steps_per_second=4 * kernel.steps_per_second, contact_time=kernel.contact_time / 4.0)
+    assert np.median(squeezed(hard, device, 2)) < 0.45 * np.median(squeezed(kernel, device, 3))
+    wedge = dataclasses.replace(device, skew=0.6, friction=0.3)
+    assert np.median(squeezed(hard, wedge, 2)) > 3.0 * np.median(squeezed(hard, device, 2))
+
+
 def test_an_unturned_crank_gives_the_same_ball_every_time() -> None:
     scene = load_scene("pawbench/A19", scene_knock_out("pawbench/A19"))
     rollouts = run(scene.kernel, scene.device, 0, scene.stream, range(4))
@@ -266,8 +313,8 @@ def law(sd: float) -> Distribution:
 
 
 def test_every_null_has_a_reason_and_is_stuck() -> None:
-    """A heap that a blade holds up, or that lies at the back, leaves the slide's pocket empty. No other reason occurs."""
-    kernel, device = tumbler("pawbench/A19")
+    """A heap that a skewed blade holds up, or that lies at the back, leaves the pocket empty. No other reason occurs."""
+    kernel, device = tumbler("pawbench/A19", "scene.device.skew=0.6")
     rollouts = run(kernel, device, 0, "nulls", range(64))
     nulls = rollouts.null[rollouts.fact < 0]
     assert len(nulls) > 0 and {NULL_REASONS[code] for code in nulls} == {"stuck"}
