@@ -32,6 +32,7 @@ from refcheck.image_reading.marks import (
 from refcheck.image_reading.overlay import overlay
 from refcheck.output import atomic, withdraw
 from refcheck.running import RUNNING, pool_of, run_by
+from refcheck.tolerance import epsilon_of
 from refcheck.untrusted import Problems, parse_json, read_text, shown
 from scenes.load import load_scene
 from scenes.scene import Scene
@@ -196,7 +197,7 @@ def measure_bias(
     """
     generator = Generator(Philox(key=np.array([seed, 1], np.uint64)))
     q, device = scene.q(), scene.device
-    epsilon = scene.epsilon if epsilon is None else epsilon
+    epsilon = epsilon_of(scene, epsilon)
     values = kind.values(marks, device)
     drawn = drawn_values(kind, marks, device, draws, generator)
     devices, impossible = [], list[str]()

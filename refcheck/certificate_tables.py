@@ -12,6 +12,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from refcheck import depth_tables
 from refcheck.evidence import NOT_YET, evidence_of
 from refcheck.inference import PValue
 from scenes.scene import Scene
@@ -154,6 +155,7 @@ def _section(one: Certificate, scene: Scene) -> list[str]:
     ]
     told = [("q", f"{reference.derivation} ({reference.standing}; {reference.source})"), ("Weak point", scene.weak_point)]
     told += [(name.replace("_", " ").capitalize(), check.said) for name, check in evidence_of(one).items()]
+    told += [("Time", depth_tables.by_time(one.readable)), ("Beyond", " ".join(depth_tables.lines(one)))]
     if scene.variant is not None:
         told.append(("Pair", f"{scene.variant.kind.replace('_', '-')} variant of {scene.variant.base}: {scene.variant.change}"))
     told.append(("Found", scene.note))

@@ -17,6 +17,7 @@ from rich import box
 from rich.table import Table
 
 from refcheck.ranges import Point, Range
+from refcheck.tolerance import epsilon_of
 from scenes.scene import Scene
 
 
@@ -93,7 +94,7 @@ def plot(found: Range, scene: Scene, path: Path) -> None:
     for axis in axes[count:]:
         axis.axis("off")
     for axis in axes[:count]:
-        axis.axhline(scene.epsilon, color="#2c7a4b", linewidth=0.8)
+        axis.axhline(epsilon_of(scene), color="#2c7a4b", linewidth=0.8)
         axis.set_ylim(bottom=0.0)
         axis.tick_params(labelsize=7)
         axis.set_ylabel("TVD from q", fontsize=8)

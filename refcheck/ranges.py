@@ -16,6 +16,7 @@ from scipy.optimize import minimize
 from scipy.stats import qmc, spearmanr
 
 from refcheck.support import bounded
+from refcheck.tolerance import epsilon_of
 from scenes.load import SceneError, compose_scene, load_scene
 from scenes.scene import Scene
 from simulators.device import Integrator
@@ -211,7 +212,7 @@ def sweep(
     advance: Callable[[int], Any] = lambda count: None,
 ) -> Range:
     """Run `scene` over its declared range at space-filling points, then look for the worst. Raises `SceneError`."""
-    epsilon = scene.epsilon if epsilon is None else epsilon
+    epsilon = epsilon_of(scene, epsilon)
     factors = factors_of(scene, overrides, scene.ranges)
     runner = Sweep(scene, overrides, n, points + len(SPREADS) + 5, alpha=alpha, seed=seed, pool=pool)
     units = qmc.Sobol(max(len(factors), 1), rng=np.random.default_rng(seed)).random(points)

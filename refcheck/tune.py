@@ -82,8 +82,10 @@ class Free:
 
 @dataclass(frozen=True)
 class Trial:
-    """What was seen at `values` (by name of the free parameter). `cost` is TVD and null rate, the worst of the places it was
-    run at, and `SETTLING` for each second of `settle_p95` [s] beyond the limit.
+    """What was seen at `values` (by name of the free parameter).
+
+    `cost` is TVD and null rate, the worst of the places it was run at, and `SETTLING` for each second of `settle_p95` [s]
+    beyond the limit.
     """
 
     values: dict[str, float]

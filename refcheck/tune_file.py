@@ -100,11 +100,12 @@ def _plain(value: Any) -> Any:
 def provenance(found: Tuned) -> str:
     """Return how the scene was found and what was measured of it, as a paragraph."""
     one = found.certificate
+    said = " ".join(f"{each.said[0].upper()}{each.said[1:]}." for each in found.supports)
     return (
-        f"Found by tune among {found.tried} places (seed {one.seed - 2}), from {found.scene}, which is {found.before.tvd:.3f} from "
-        f"the reference. {one.verdict.capitalize()} on fresh launches: {one.tvd:.4f} from the reference "
-        f"({one.lower:.4f} to {one.upper:.4f}) at n = {one.n:,} (seed {one.seed}), nulls {one.null_rate.value:.2%}, 95 % at rest "
-        f"within {one.settle_time.p95:.1f} s. " + " ".join(f"{each.said[0].upper()}{each.said[1:]}." for each in found.supports)
+        f"Found by tune among {found.tried} places (seed {one.seed - 2}); {found.scene} itself is {found.before.tvd:.3f} from the "
+        f"reference. {one.verdict.capitalize()} on fresh launches: {one.tvd:.4f} from the reference ({one.lower:.4f} to "
+        f"{one.upper:.4f}) at n = {one.n:,} (seed {one.seed}), nulls {one.null_rate.value:.2%}, 95 % at rest within "
+        f"{one.settle_time.p95:.1f} s. {said}"
     )
 
 

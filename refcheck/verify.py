@@ -16,16 +16,22 @@ import numpy as np
 from numpy.random import Generator, Philox
 
 from refcheck import certificate_tables as tables
-from refcheck import range_tables
+from refcheck import depth_tables, range_tables
 from refcheck.command import COMPLETED, NOT_MET, Answer, Option, Request, UserError
 from refcheck.evidence import Evidence, Gatherer
 from refcheck.inference import PValue, p_value
+from refcheck.missing import NullBounds, null_bounds
 from refcheck.output import atomic, to_json
+from refcheck.predictability import Predictability, predictability
 from refcheck.ranges import Range, reference_file, sweep
+from refcheck.rare import Rare, rare
+from refcheck.readable import ReadableBy, readable
 from refcheck.running import RUNNING, pool_of, run_by
 from refcheck.sequential import LOOK, SequentialTest, SequentialVerdict
 from refcheck.simulate import tally_of
+from refcheck.support import Support, supports
 from refcheck.tally import Tally
+from refcheck.tolerance import epsilon_of, wrong_epsilon
 from scenes.load import load_scene
 from scenes.scene import Basis, Scene
 from simulators.device import Rollouts
@@ -34,7 +40,7 @@ from simulators.execute import Pool, run_range
 
 SUMMARY = "certify, refute or leave undecided a scene's reference, by its own physics"
 OPTIONS = (
-    Option("epsilon", "float", None, "total variation distance that matters, by default the scene's own", low=1e-4, high=0.99),
+    Option("epsilon", "str", None, "total variation distance that matters, by default the scene's own; or `floor`, from noise"),
     Option("alpha", "float", 0.01, "error rate of `holds` and of `fails`, each, over all looks at once", low=1e-9, high=0.49),
     Option("null_limit", "float", 0.02, "largest share of rollouts that may end in no outcome", low=1e-4, high=0.99),
     Option("budget", "int", 50_000, "most rollouts a scene", low=LOOK, high=100_000_000),
@@ -43,12 +49,17 @@ OPTIONS = (
     *RUNNING,
     Option("evidence", "int", 0, "rollouts of each check: second integrator, half the step, knock-out", low=0, high=10**8),
     Option("evidence_seconds", "float", None, "most seconds of each such check (it then depends on the machine)", low=0.1),
+    Option(
+        "predict", "int", 0, "rollouts from which to learn how much launch and frame 0 tell of the outcome", low=0, high=10**6
+    ),
+    Option("rare", "int", 0, "rollouts for each rare outcome (q below .02), in strata of the launch", low=0, high=10**8),
     Option("range", "int", 0, "places of its range of physics to run as well (64 is a good number)", low=0, high=65_536),
     Option("range_n", "int", 4096, "rollouts at each of them", low=64, high=10**8),
     Option("require", "str", None, "exit with status 1 unless every scene says so", choices=("holds", "fails", "decided")),
 )
 USES_SCENES = True
 REFERENCES = "references.md"
+RARE = 0.02
 EVIDENCE = "evidence"  # the folder in `out` from which an interrupted gathering of evidence goes on
 
 Verdict = Literal["holds", "fails", "undecided", "consistent (assumption)"]
@@ -87,7 +98,9 @@ class Certificate:
     """The result of verify. `lower` and `upper` bound the distance of the scene's true distribution from `q`.
 
     `reason` says what decided: `distance`, `nulls`, or what ran out. `p_value` is for an n fixed beforehand: it describes the
-    tally and decides nothing. `first_rest_disagree` is the share of outcomes whose first commitment was another one.
+    tally and decides nothing. `first_rest_disagree` is the share of outcomes whose first commitment was another one. `nulls`:
+    the distance if every null had the outcome that suits `q` best, or worst. `readable`: what clips of some lengths show.
+    `supports`: what each check of the evidence, missing ones too, says of the verdict.
     All but `seconds` and `rollouts_per_second` follow from scene, digest, seed and options, whatever the workers.
     """
 
@@ -114,27 +127,33 @@ class Certificate:
     settle_time: SettleTime
     seconds: float
     rollouts_per_second: float
+    nulls: NullBounds
+    readable: tuple[ReadableBy, ...]
     evidence: Evidence = field(default_factory=Evidence)
+    supports: tuple[Support, ...] = ()
+    predictability: Predictability | None = None
 
 
 def certify(
     scene: Scene,
     *,
-    epsilon: float | None = None,
+    epsilon: float | str | None = None,
     alpha: float = 0.01,
     null_limit: float = 0.02,
     seed: int = 0,
     budget: int = 50_000,
     seconds: float | None = None,
+    predict: int = 0,
     pool: Pool | None = None,
     advance: Callable[[int], Any] = lambda count: None,
 ) -> Certificate:
     """Run `scene` in looks of 256 rollouts until the sequential test decides, or `budget` or `seconds` [s] run out.
 
-    What `pool` has in flight at the verdict is dropped. `advance(count)` hears of every look. Raises `ValueError` for a scene
+    Of its first rollouts, at most `predict`, it is learnt how much the launch tells of the outcome. What `pool` has in flight
+    at the verdict is dropped. `advance(count)` hears of every look. Raises `ValueError` for a scene
     without an exact `q`, `InfrastructureError` when a worker dies.
     """
-    epsilon = scene.epsilon if epsilon is None else epsilon
+    epsilon = epsilon_of(scene, epsilon)
     test = SequentialTest(scene.q(), epsilon, alpha, null_limit)
     state, seen = test.state, list[_Look]()
     begun, ran_out = time.monotonic(), "budget"
@@ -150,7 +169,11 @@ def certify(
             ran_out = "seconds"
             break
     stream.close()  # type: ignore[attr-defined]
-    return _certificate(scene, state, seen, epsilon, alpha, null_limit, seed, time.monotonic() - begun, ran_out)
+    one = _certificate(scene, state, seen, epsilon, alpha, null_limit, seed, time.monotonic() - begun, ran_out)
+    if predict:
+        told = predictability(scene, scene.outcome(_columns(seen).fact[:predict]), seed)
+        one = replace(one, predictability=told)
+    return one
 
 
 @dataclass(frozen=True)
@@ -207,7 +230,7 @@ def _certificate(
     reason = state.reason or (ran_out if state.verdict == "undecided" else "distance")
     draws = Generator(Philox(key=np.array([seed, 0], np.uint64)))
     exact, engine = scene.reference.q or {}, scene.integrator
-    return Certificate(
+    one = Certificate(
         scene=scene.id,
         digest=physics_digest(scene.device, scene.integrator),
         stream=scene.stream,
@@ -231,7 +254,15 @@ def _certificate(
         settle_time=SettleTime(*(np.quantile(settled, [0.5, 0.95]).tolist() if len(settled) else (float("nan"),) * 2)),
         seconds=seconds,
         rollouts_per_second=tally.total / seconds if seconds > 0 else float("nan"),
+        nulls=null_bounds(tally.array(), tally.null, scene.q()),
+        readable=readable(scene, outcome, rows.settle_time),
     )
+    return replace(one, supports=supports(one, scene.q()))
+
+
+def mistakes(values: Mapping[str, Any], scenes: Sequence[str], overrides: Sequence[str]) -> list[str]:
+    """Return what is wrong with epsilon= before anything is run."""
+    return wrong_epsilon(values["epsilon"])
 
 
 def run(request: Request) -> Answer:
@@ -239,6 +270,7 @@ def run(request: Request) -> Answer:
     values = dict(request.values)
     further, further_seconds = values.pop("evidence"), values.pop("evidence_seconds")
     places, each = values.pop("range"), values.pop("range_n")
+    rarely = values.pop("rare")
     required, running = values.pop("require"), {option.name: values.pop(option.name) for option in RUNNING}
     loaded = [run_by(load_scene(id, request.overrides), running["engine"]) for id in request.scenes]
     without = [scene.id for scene in loaded if scene.reference.q is None]
@@ -246,7 +278,7 @@ def run(request: Request) -> Answer:
         raise UserError(
             f"verify needs an exact reference `q`, which these scenes have not: {', '.join(without)}; leave them out"
         )
-    certificates, ranges = [], dict[str, Range]()
+    certificates, ranges, rares = [], dict[str, Range](), dict[str, list[Rare]]()
     with pool_of(running, request.out) as pool:
         kept = None if request.out is None else request.out / EVIDENCE
         gatherer = Gatherer(further, values["seed"], values["alpha"], seconds=further_seconds, pool=pool, folder=kept)
@@ -255,9 +287,13 @@ def run(request: Request) -> Answer:
                 one = certify(scene, pool=pool, advance=advance, **values)
             if further:
                 one = replace(one, evidence=gatherer.gather(scene, request.overrides))
+                one = replace(one, supports=supports(one, scene.q()))
             certificates.append(one)
+            if rarely:
+                seldom = [label for label, q in zip(scene.outcomes, scene.q(), strict=True) if q < RARE]
+                rares[scene.id] = [rare(scene, label, rarely, seed=values["seed"], pool=pool) for label in seldom]
             if places:
-                settings = {"epsilon": values["epsilon"], "alpha": values["alpha"], "seed": values["seed"], "pool": pool}
+                settings = {"epsilon": one.epsilon, "alpha": values["alpha"], "seed": values["seed"], "pool": pool}
                 with request.progress(f"range of {scene.id}", places) as advance:
                     ranges[scene.id] = sweep(scene, request.overrides, points=places, n=each, advance=advance, **settings)
             if len(loaded) > 1:  # a run of many scenes may be stopped before its table
@@ -272,6 +308,8 @@ def run(request: Request) -> Answer:
     result: dict[str, Any] = {"certificates": certificates, "summary": summary(certificates)}
     if ranges:
         result["ranges"] = ranges
+    if rares:
+        result["rare"] = rares
     if request.out is not None:
         for scene in loaded if ranges else ():
             name = f"{scene.id.replace('/', '-')}-range.json"
@@ -284,6 +322,7 @@ def run(request: Request) -> Answer:
             path.write_text(tables.markdown(certificates, loaded), "utf-8")
         result["references"] = REFERENCES
     shown = [tables.certificates(certificates), "\n".join(notes)]
+    shown += depth_tables.beyond(certificates, loaded, rares)
     for scene in loaded if ranges else ():
         shown += range_tables.tables(ranges[scene.id], scene)
     return Answer(result, shown, NOT_MET if unmet else COMPLETED)

@@ -108,7 +108,7 @@ class SceneConfig(_Strict):
     camera: CameraConfig
     light: LightConfig = LightConfig()
     renderer: Literal["planar", "raster"]
-    epsilon: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.03
+    epsilon: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
     variant: VariantConfig | None = None
     knock_out: KnockOutConfig | None = None
     ranges: dict[str, RangeConfig] | None = None
