@@ -289,12 +289,12 @@ def squeezed(kernel: Piles, device: Tumbler, n: int) -> np.ndarray:
 def test_no_ball_is_wedged(id: str) -> None:
     """Balls whose contacts last a quarter as long are squeezed a quarter as deep, as by blows; a wedge closes all the same.
 
-    Skewed blades and friction make a wedge, for one.
+    Friction of .3 makes a wedge, for one.
     """
     kernel, device = tumbler(id, "scene.device.turns=1.0", "scene.device.pause=0.3")
     hard = dataclasses.replace(kernel, steps_per_second=4 * kernel.steps_per_second, contact_time=kernel.contact_time / 4.0)
     assert np.median(squeezed(hard, device, 2)) < 0.45 * np.median(squeezed(kernel, device, 3))
-    wedge = dataclasses.replace(device, skew=0.6, friction=0.3)
+    wedge = dataclasses.replace(device, friction=0.3)
     assert np.median(squeezed(hard, wedge, 2)) > 3.0 * np.median(squeezed(hard, device, 2))
 
 
@@ -313,8 +313,8 @@ def law(sd: float) -> Distribution:
 
 
 def test_every_null_has_a_reason_and_is_stuck() -> None:
-    """A heap that a skewed blade holds up, or that lies at the back, leaves the pocket empty. No other reason occurs."""
-    kernel, device = tumbler("pawbench/A19", "scene.device.skew=0.6")
+    """A heap that a rough blade holds up, or that lies at the back, leaves the pocket empty. No other reason occurs."""
+    kernel, device = tumbler("pawbench/A19", "scene.device.friction=0.3")
     rollouts = run(kernel, device, 0, "nulls", range(64))
     nulls = rollouts.null[rollouts.fact < 0]
     assert len(nulls) > 0 and {NULL_REASONS[code] for code in nulls} == {"stuck"}
