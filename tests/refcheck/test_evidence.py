@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 from refcheck import app, evidence
+from refcheck.certificate_tables import agreement
 from refcheck.command import UserError
-from refcheck.evidence import NOT_YET, Gatherer, log_chernoff, paired_distance
+from refcheck.evidence import NOT_YET, Check, Evidence, Gatherer, log_chernoff, paired_distance
 from scenes.catalog import raw_scene, scene_ids
 from scenes.load import load_scene
 
@@ -168,3 +170,20 @@ def test_verify_gathers_it_and_writes_the_page_of_references(with_knock_out, tmp
     for told in ("## toy/wedge", "| left | 1/2 |", "**Weak point.** the push.", "without the symmetry"):
         assert told in page, told
     assert f"{one['tally']['counts'][0]:,}" in page
+
+
+def test_the_table_of_two_integrators_says_what_is_within_its_aim():
+    """Chaotic motion in space is held to .10, all else to .03; a lower end above the aim is a difference, not a small n."""
+
+    def row(name: str, lower: float, upper: float) -> str:
+        check = Check("", 2000, 0.02, lower, upper, {}, 0.9)
+        one = SimpleNamespace(
+            scene="toy/one", engine=SimpleNamespace(name=name), evidence=Evidence(second_integrator=check), alpha=0.01
+        )
+        scene = SimpleNamespace(integrators=(None, SimpleNamespace(name="other")))
+        return agreement([one], [scene])[-1]
+
+    assert row("piles", 0.0, 0.09).endswith("| 0.10 | yes |") and row("coin_kernel", 0.0, 0.09).endswith("| open at this n |")
+    assert row("coin_kernel", 0.0, 0.03).endswith("| 0.03 | yes |") and row("coin_kernel", 0.04, 0.09).endswith("| no |")
+    alone = SimpleNamespace(evidence=Evidence())
+    assert agreement([alone], [SimpleNamespace()]) == []
