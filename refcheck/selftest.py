@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 from rich.table import Table
 
@@ -26,7 +27,7 @@ from refcheck.control_clips import Recipe, Wish, make
 from refcheck.control_judges import Oracle
 from refcheck.control_sets import fill, want
 from refcheck.filming import Film
-from refcheck.image_reading.faces import CoinKind, DieKind
+from refcheck.image_reading.faces import CoinKind
 from refcheck.image_reading.marks import Unreadable
 from refcheck.judges import rubrics
 from refcheck.judges.rubrics import Item
@@ -41,6 +42,7 @@ from simulators.execute import Pool
 from simulators.render.canvas import Image
 from simulators.sampling import generator
 from simulators.video import read_clip, write_clip
+from simulators.world import Camera
 
 CLIPS, FPS = 6, 2.0  # a scene; the last picture is what counts
 READ = 4  # at least so many of them must have been readable
@@ -68,8 +70,12 @@ class _Bench:
 
     def scene(self, id: str) -> Scene:
         scene = load_scene(id)
-        if id == DIE:  # pips of two pixels are too few to count
-            scene = dataclasses.replace(scene, camera=dataclasses.replace(scene.camera, width=1664, height=960))
+        if id == DIE:  # from straight above, so that one face is seen, and near enough to count its pips
+            camera = scene.camera
+            high = 2.0 * np.tan(camera.fov / 2.0) * float(np.linalg.norm(np.subtract(camera.position, camera.target)))
+            above = (camera.target[0], camera.target[1], camera.target[2] + 2.0)
+            camera = Camera(above, camera.target, (0.0, 1.0, 0.0), view_height=high, width=1664, height=960)
+            scene = dataclasses.replace(scene, camera=camera)
         return scene
 
     def controls(self, id: str, name: str = "", outcome_of_fact: tuple[int, ...] | None = None) -> tuple[Scene, list[Control]]:
@@ -126,8 +132,18 @@ def coin_face(frames: Sequence[Image], scene: Scene) -> str:
 
 
 def pips(frames: Sequence[Image], scene: Scene) -> str:
-    """Return how many pips the upper face of the die in the last picture has."""
-    return DieKind().find(frames[-1], scene.device).words["top"]  # type: ignore[arg-type]
+    """Return how many dark spots the largest white thing in the last picture has, seen from straight above."""
+    white = (frames[-1].min(axis=-1) > 195).astype(np.uint8)
+    count, parts, stats, _ = cv2.connectedComponentsWithStats(white)
+    if count < 2:
+        raise Unreadable("no white die is seen")
+    die = 1 + int(np.argmax(stats[1:, cv2.CC_STAT_AREA]))
+    outline, _ = cv2.findContours((parts == die).astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    body = np.zeros(white.shape, np.uint8)
+    cv2.drawContours(body, [cv2.convexHull(np.concatenate(outline))], -1, 1, -1)
+    spots = ((frames[-1].max(axis=-1) < 120) & (cv2.erode(body, np.ones((3, 3), np.uint8)) > 0)).astype(np.uint8)
+    number, _, sizes, _ = cv2.connectedComponentsWithStats(spots)
+    return str(sum(int(sizes[k, cv2.CC_STAT_AREA]) > 0.005 * body.sum() for k in range(1, number)))
 
 
 def bin_number(frames: Sequence[Image], scene: Scene) -> str:
