@@ -1,0 +1,207 @@
+"""The blind door: nothing but pixels goes out, and what comes back is opened by the key and by nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import imageio_ffmpeg
+import numpy as np
+import pytest
+
+from refcheck import app, blind, control_judges
+from refcheck.blind import Control
+from refcheck.command import UserError
+from refcheck.control_clips import Recipe, Wish, make
+from refcheck.filming import Film
+from scenes.load import load_scene
+from simulators.engines.loop import run
+from simulators.video import ClipError, read_clip, write_clip
+
+SMALL = ("scene.camera.width=208", "scene.camera.height=120")
+
+
+@pytest.fixture
+def made(toy_conf, tmp_path):
+    """Six clips of the toy, drawn once."""
+    scene = load_scene("toy/wedge", SMALL)
+    rollouts = run(scene.engine, scene.device, 0, scene.stream, range(6))
+    wishes = [
+        Wish(int(i), (int(f), int(n)), scene.outcomes[int(scene.outcome(f))])
+        for i, f, n in zip(rollouts.index, rollouts.fact, rollouts.null, strict=True)
+    ]
+    controls, _ = make(scene, 0, wishes, tmp_path / "made", Recipe(Film(fps=4.0, frames=6)))
+    return scene, controls
+
+
+def test_names_order_and_metadata_tell_nothing(made, tmp_path):
+    scene, controls = made
+    orders = set()
+    for number in range(4):
+        folder = tmp_path / f"blind{number}"
+        key = blind.export([scene], controls, folder, "pawbench")
+        found = sorted(path for path in folder.rglob("*.mp4"))
+        assert [path.name for path in found] == [f"r{k:03d}.mp4" for k in range(6)]
+        assert {path.stat().st_mtime for path in found} == {blind.EPOCH}
+        orders.add(tuple(clip.index for clip in key.clips))
+    assert len(orders) > 1, "the order is nobody's seed: four alike of 720 come once in 3e8 runs"
+    told = subprocess.run([imageio_ffmpeg.get_ffmpeg_exe(), "-i", found[0]], capture_output=True).stderr.decode()
+    assert "comment" not in told and "creation_time" not in told
+    text = "".join(path.read_text("utf-8") for path in folder.rglob("*") if path.suffix in (".json", ".jsonl", ".txt"))
+    assert '"truth"' not in text and not any(control.path.name in text for control in controls)
+
+
+def test_the_key_stays_outside_and_is_sealed(made, tmp_path):
+    scene, controls = made
+    key = blind.export([scene], controls, tmp_path / "b", "pawbench")
+    with pytest.raises(UserError, match="whoever is given the clips would be given the truth"):
+        blind.seal(key, tmp_path / "b", tmp_path / "b" / "clips" / "key.json")
+    digest = blind.seal(key, tmp_path / "b", tmp_path / "key.json")
+    assert digest in (tmp_path / "b" / blind.SEAL).read_text()
+    assert blind.read_key(tmp_path / "key.json") == key
+    with pytest.raises(UserError, match="is there already, and opens other clips"):
+        blind.seal(key, tmp_path / "b", tmp_path / "key.json")
+    with pytest.raises(UserError, match="is not empty"):
+        blind.export([scene], controls, tmp_path / "b", "pawbench")
+
+
+def test_our_own_evaluate_reads_what_goes_out(made, tmp_path):
+    """PAWBench's layout: the package's reader and the slots' finder take it as it is."""
+    from refcheck.evaluate_data import find_clips, package_targets
+    from refcheck.policy import Rules
+
+    scene, controls = made
+    blind.export([scene], controls, tmp_path / "b", "pawbench")
+    targets = package_targets(tmp_path / "b" / "package", Rules(repeats=6, partial=True))
+    slots, ignored = find_clips(tmp_path / "b" / "clips", targets)
+    assert [slot.repeat for slot in slots if slot.path is not None] == list(range(6)) and ignored == []
+    assert targets[0].item.outcomes == scene.outcomes
+
+
+def test_a_lost_frame_and_a_rollout_used_twice_do_not_go_out(made, tmp_path):
+    scene, controls = made
+    frames = list(read_clip(controls[0].path))
+    write_clip(tmp_path / "short.mp4", frames[:-1], 4.0)
+    short = [*controls[1:], Control(tmp_path / "short.mp4", scene.id, 0, "left", 4.0, len(frames))]
+    with pytest.raises(ValueError, match=f"holds {len(frames) - 1} frames, and {len(frames)} were drawn"):
+        blind.export([scene], short, tmp_path / "b", "pawbench")
+    with pytest.raises(ValueError, match="are in the set twice"):
+        blind.export([scene], [*controls, controls[0]], tmp_path / "c", "pawbench")
+
+
+def test_a_folder_that_was_changed_is_known(made, tmp_path):
+    scene, controls = made
+    key = blind.export([scene], controls, tmp_path / "b", "pawbench")
+    assert blind.check_folder(tmp_path / "b", key) == []
+    paths = [blind.path_of(tmp_path / "b", "wedge", k) for k in range(3)]
+    frames = list(read_clip(paths[0]))
+    write_clip(paths[0], frames[:-1], 4.0)
+    write_clip(paths[1], list(read_clip(paths[1])), 4.0, 40)
+    paths[2].unlink()
+    told = blind.check_folder(tmp_path / "b", key)
+    assert (
+        len(told) == 3 and "wedge/r000 holds" in told[0] and "r001 is not the file" in told[1] and "r002 is missing" in told[2]
+    )
+
+
+def rows_of(key, said):
+    """Return PAWBench's rows of a stack that says `said(clip)`: a label, or None."""
+    rows = []
+    for clip in key.clips:
+        label = said(clip)
+        source = f"m::{clip.scene}::r{clip.repeat:03d}"
+        row = {"sample_id": source + "::0", "source_sample_id": source, "scene_id": clip.scene, "track": "calibration"}
+        row |= {"model_or_lane": "m", "repeat_index": clip.repeat}
+        row |= {"observation": "null_observation"} if label is None else {"observation": "outcome", "outcome_label": label}
+        rows.append(row)
+    return rows
+
+
+def write_rows(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_rows_and_bins_of_any_stack_are_opened_alike(made, tmp_path):
+    scene, controls = made
+    key = blind.export([scene], controls, tmp_path / "b", "pawbench")
+    truth = [clip.truth for clip in key.clips]
+    rows = write_rows(tmp_path / "rows.jsonl", rows_of(key, lambda clip: clip.truth if clip.repeat else None))
+    opened = blind.open_sealed(rows, key)
+    assert [one.reading for one in opened] == [None, *truth[1:]] and opened[0].null == "unread"
+    assert [one.sealed.truth for one in opened] == truth
+    ball = key.model_copy(update={"scenes": {"ball": key.scenes["wedge"]}})
+    ball = ball.model_copy(update={"clips": [clip.model_copy(update={"scene": "ball"}) for clip in key.clips]})
+    bins = [{"seed": clip.repeat, "bin": ["left", "right"].index(clip.truth) + 1} for clip in key.clips]
+    told = {"scene": "ball", "model": "m", "num_bins": 2, "rollouts": bins}
+    (tmp_path / "ball_m_bins.json").write_text(json.dumps(told))
+    assert [one.reading for one in blind.open_sealed(tmp_path / "ball_m_bins.json", ball)] == truth
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        (lambda rows: rows[:-1], None),
+        (lambda rows: [*rows, rows[0]], "is read twice"),
+        (lambda rows: [{**rows[0], "outcome_label": "mauve"}, *rows[1:]], "is read as 'mauve', which is none of left, right"),
+        (lambda rows: [{**rows[0], "repeat_index": 77}, *rows[1:]], "repeat 77, which the key does not know"),
+        (lambda rows: [{**rows[0], "model_or_lane": "n"}, *rows[1:]], "readings under 2 names"),
+    ],
+)
+def test_readings_that_do_not_fit_are_refused_and_missing_ones_are_no_answers(made, tmp_path, change, part):
+    scene, controls = made
+    key = blind.export([scene], controls, tmp_path / "b", "pawbench")
+    rows = write_rows(tmp_path / "rows.jsonl", change(rows_of(key, lambda clip: clip.truth)))
+    if part is not None:
+        with pytest.raises(UserError, match=part):
+            blind.open_sealed(rows, key)
+        return
+    opened = blind.open_sealed(rows, key)
+    assert [one.failure for one in opened] == [None] * 5 + ["no reading of this clip came back"]
+
+
+def test_out_and_in_from_the_command_line(toy_conf, tmp_path, capsys):
+    words = ["controls", "scene=toy/wedge", *SMALL, "k=6", "workers=1", "seed=2"]
+    assert app.main([*words, f"blind={tmp_path / 'b'}", f"out={tmp_path / 'o'}"]) == 0
+    key_path = tmp_path / "b.key.json"
+    key = blind.read_key(key_path)
+    scene = load_scene("toy/wedge", SMALL)
+    side = np.where(run(scene.engine, scene.device, 2, scene.stream, range(1024)).fact == 0, *scene.outcomes)
+    assert [clip.truth for clip in key.clips] == [side[clip.index] for clip in key.clips]
+    wrong = {"left": "right", "right": "left"}
+    rows = write_rows(tmp_path / "rows.jsonl", rows_of(key, lambda clip: wrong[clip.truth]))
+    assert app.main(["controls", f"read={rows}", f"key={key_path}", f"out={tmp_path / 'r'}"]) == 0
+    row = json.loads((tmp_path / "r" / "result.json").read_text())["scenes"][0]
+    assert np.trace(np.array(row["confusion"])[:, :2]) == 0 and row["accuracy"] == 0.0 and not row["report"]["usable"]
+    assert "right in 0 of 6 answers" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("read=rows.jsonl",), "key= is missing"),
+        (("key=k.json", "scene=toy/wedge"), "key= goes with blind="),
+        (("read=r", "key=k", "suite=smoke"), "each is a run of its own"),
+        (("scenes=toy/*",), "scene= is missing"),
+        (("scene=toy/wedge", "blind=b", "key=b/k.json"), "would be given the truth"),
+        (("scene=toy/wedge", "judge=vlm"), "model= is missing"),
+    ],
+)
+def test_mistakes_at_the_door(toy_conf, tmp_path, monkeypatch, capsys, words, part):
+    monkeypatch.chdir(tmp_path)
+    assert app.main(["controls", *words, "workers=1"]) == 2
+    assert part in capsys.readouterr().err
+
+
+def test_the_oracle_is_never_wrong_and_knows_no_other_clip(made, tmp_path):
+    scene, controls = made
+    hidden = [*controls[:5], Control(controls[5].path, scene.id, 5, None, 4.0, controls[5].frames, "out_of_schema", "stuck")]
+    key = blind.export([scene], hidden, tmp_path / "b", "calibench")
+    oracle = control_judges.Oracle.of(key)
+    entries = control_judges.ask(oracle, key, tmp_path / "b", None, 1, lambda count: None)
+    control_judges.write_readings(tmp_path / "readings", entries)
+    opened = blind.open_sealed(tmp_path / "readings", key)
+    assert [(one.reading, one.null) for one in opened] == [(c.truth, c.null) for c in key.clips]
+    assert sum(one.null == "out_of_schema" for one in opened) == 1
+    with pytest.raises(ClipError, match="none of the clips"):
+        oracle.read(controls[0].path)
