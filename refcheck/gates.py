@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from refcheck import prompt_check
+from refcheck.evidence import NOT_YET
 from refcheck.image_reading.kinds import kind_of
 from refcheck.output import plain
+from refcheck.tolerance import epsilon_of
 from scenes.scene import Scene
 
 HOLDS, MISSING, FAILS = "holds", "missing", "fails"
@@ -95,13 +97,19 @@ def _certificate(scene: Scene, digest: str, results: Sequence[Result]) -> Gate:
         weak = [
             f"{key}={value} (at most {most:g})"
             for key, value, most in (
-                ("epsilon", one.get("epsilon"), scene.epsilon),
+                ("epsilon", one.get("epsilon"), epsilon_of(scene)),
                 ("alpha", one.get("alpha"), ALPHA),
                 ("null_limit", limit, NULLS),
             )
             if not isinstance(value, float) or value > most
         ]
-        return f"it was made with {', '.join(weak)}" if weak else ""
+        if weak:
+            return f"it was made with {', '.join(weak)}"
+        checks = one.get("evidence") or {}
+        lacks = [name.replace("_", " ") for name, check in checks.items() if (check or {}).get("said") == NOT_YET]
+        if one.get("verdict") == HOLDS and (lacks or not checks):  # what fails is refused without further ado
+            return f"it lacks {', '.join(lacks) or 'all evidence'}, which evidence=2000 gathers"
+        return ""
 
     def told(held: Mapping[str, Any]) -> tuple[str, str]:
         one = held["certificate"]
@@ -110,6 +118,9 @@ def _certificate(scene: Scene, digest: str, results: Sequence[Result]) -> Gate:
         nulls = _number((one.get("null_rate") or {}).get("value"))
         said = f"verify says {verdict} ({reason}): TVD {tvd} in {lower} to {upper}, epsilon {epsilon}, nulls {nulls}, "
         said += f"n {one.get('n')}"
+        against = [str(check.get("said")) for check in _list(one.get("supports")) if check.get("status") == "contradicts"]
+        if verdict == HOLDS and against:
+            return FAILS, f"{said}; but {'; '.join(against)}"
         return {HOLDS: HOLDS, FAILS: FAILS}.get(verdict, "undecided"), said
 
     if scene.reference.q is None:
@@ -133,8 +144,8 @@ def _bias(scene: Scene, config: Mapping[str, Any], digest: str, results: Sequenc
         if held["digest"] != digest or changed:
             return f"it is for another {', '.join(changed) or 'digest'} than the scene has now"
         epsilon, image = held["bias"].get("epsilon"), (held["config"].get("options") or {}).get("image")
-        if not isinstance(epsilon, float) or epsilon > scene.epsilon:
-            return f"it was made with epsilon={epsilon} (at most {scene.epsilon:g})"
+        if not isinstance(epsilon, float) or epsilon > epsilon_of(scene):
+            return f"it was made with epsilon={epsilon} (at most {epsilon_of(scene):g})"
         if image is not None and held["bias"].get("verdict") == "faithful":
             return f"it measured {image}, and the picture that is frozen is the scene's own source image"
         return ""
@@ -163,6 +174,9 @@ def _controls(scene: Scene, digest: str, results: Sequence[Result], limits: Limi
             return f"they are spread as {held.get('q')}, the scene claims {_exact(scene)} now"
         if (held.get("judge") or {}).get("name") == "state":
             return "their judge is the state itself, which reads no clip"
+        kind = (held.get("set") or {}).get("kind", "iid")
+        if kind != "iid":
+            return f"they are of set={kind}, not spread as the reference says"
         return ""
 
     def told(held: Mapping[str, Any]) -> tuple[str, str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -60,20 +62,29 @@ def evidence(scene, digest: str) -> dict:
     }
 
 
-def packed(id: str = SCENE, **changes) -> package.Packed:
+@cache
+def held(id: str):
     scene = load_scene(id)
-    digest = physics_digest(scene.device, scene.integrator)
+    return scene, compose_scene(id), physics_digest(scene.device, scene.integrator)
+
+
+def packed(id: str = SCENE, **changes) -> package.Packed:
+    scene, config, digest = held(id)
     pixels = np.random.default_rng(1).integers(0, 255, (48, 64, 3), np.uint8)
     gates = dict.fromkeys(("basis", "certificate", "bias", "controls"), "holds")
-    return package.Packed(scene, compose_scene(id), digest, pixels, evidence(scene, digest), **{"gates": gates, **changes})
+    return package.Packed(scene, config, digest, pixels, evidence(scene, digest), **{"gates": gates, **changes})
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("written")
+    package.write(root, [packed()])
+    return root
 
 
 @pytest.fixture
-def ours(tmp_path) -> Path:
-    root = tmp_path / "ours"
-    root.mkdir()
-    package.write(root, [packed()])
-    return root
+def ours(tmp_path, written) -> Path:
+    return Path(shutil.copytree(written, tmp_path / "ours"))
 
 
 def problems(folder: Path) -> list[str]:
