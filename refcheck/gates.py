@@ -199,6 +199,9 @@ def _controls(scene: Scene, digest: str, results: Sequence[Result], limits: Limi
         ]
         judge = (held.get("judge") or {}).get("name")
         said = f"{k} controls, judge {judge}: right in {_number(right)} of its answers, {_number(open_)} unanswered"
+        report = held.get("report") or {}
+        if report.get("usable") is False:  # asks for more controls than `Limits.controls`; said, and left to the author
+            said += f" (not yet usable by its own report: {'; '.join(_texts(report.get('against')))})"
         told = [one for one in wrong if one]
         return (FAILS, f"{said}: {'; '.join(told)}") if told else (HOLDS, said)
 
@@ -247,6 +250,10 @@ def _of(schema: str, results: Sequence[Result]) -> list[Result]:
 
 def _list(value: Any) -> list[Mapping[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else []
 
 
 def _origin(result: Result) -> dict[str, Any]:
