@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 
 from scenes.scene import Scene
 from simulators.device import Device
+from simulators.engines.loop import run
 from simulators.execute import Pool, run_range
 from simulators.rotation import Array
 from simulators.sampling import BLOCK, Distribution, launch_block
 
 MIDDLE = 14  # strata of a sixteenth
 TAILS = 12  # strata in either tail, each half as wide as the one before: the outermost begin at 2^-16
+LEAST = 4  # rollouts in each stratum: none is taken to hold nothing unseen
 PILOT = 0.25  # of the rollouts, to find the variable and the shares; half of it each
 
 
@@ -83,16 +85,22 @@ def rare(scene: Scene, outcome: str, n: int, *, seed: int = 0, pool: Pool | None
     weights = np.diff(cuts)
     few = max(4, some // len(weights))
     seen = np.array([_stratum(scene, variable, cuts, k, label, seed + 1, few, pool).sum() for k in range(len(weights))])
-    guessed = (seen + 0.5) / (few + 1.0)
+    guessed = _shrunk(seen, np.full(len(weights), few), weights)
     worth = weights * np.sqrt(guessed * (1.0 - guessed))
-    sizes = np.maximum(2, np.rint((n - some - few * len(weights)) * worth / worth.sum())).astype(int)
+    sizes = np.maximum(LEAST, np.rint((n - some - few * len(weights)) * worth / worth.sum())).astype(int)
     found = np.array([_stratum(scene, variable, cuts, k, label, seed + 2, int(m), pool).sum() for k, m in enumerate(sizes)])
     probability = float((weights * found / sizes).sum())
-    smooth = (found + 0.5) / (sizes + 1.0)  # a stratum without a hit is not known to have none
+    smooth = _shrunk(found, sizes, weights)
     error = math.sqrt(float((weights**2 * smooth * (1.0 - smooth) / sizes).sum()))
     total = int(sizes.sum()) + some + few * len(weights)
     plain = math.sqrt(max(probability, 0.5 / total) * (1.0 - probability) / total)
     return Rare(outcome, variable, probability, error, plain, (plain / error) ** 2, total)
+
+
+def _shrunk(hits: NDArray[np.int64], sizes: NDArray[np.int64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return shares (strata,) drawn towards the whole's by one rollout: a stratum without a hit may yet hold some."""
+    whole = max(float((weights * hits / sizes).sum()), 1.0 / float(sizes.sum() + 1))
+    return np.asarray((hits + whole) / (sizes + 1.0))
 
 
 def _is_continuous(law: Distribution) -> bool:
@@ -100,8 +108,10 @@ def _is_continuous(law: Distribution) -> bool:
 
 
 def _hits(scene: Scene, device: Device, label: int, seed: int, n: int, pool: Pool | None) -> NDArray[np.bool_]:
-    parts = [scene.outcome(part.fact) == label for part in run_range(scene.integrator, device, seed, scene.stream, 0, n, pool)]
-    return np.concatenate(parts)
+    if n <= BLOCK:  # a stratum is small: its one block of launches is drawn once
+        return np.asarray(scene.outcome(run(scene.integrator, device, seed, scene.stream, range(n)).fact) == label)
+    parts = run_range(scene.integrator, device, seed, scene.stream, 0, n, pool)
+    return np.concatenate([scene.outcome(part.fact) == label for part in parts])
 
 
 def _stratum(

@@ -68,6 +68,8 @@ def supports(certificate: Certificate, q: NDArray[np.float64]) -> tuple[Support,
 
 def _support(name: str, check: Check, one: Certificate, q: NDArray[np.float64]) -> Support:
     title = name.replace("_", " ")
+    if check.n == 0 and name == "step_halving" and one.engine.steps_per_second is None:
+        return Support(name, "agrees", f"{title}: nothing to halve, {one.engine.name} goes from event to event")
     if check.n == 0:
         return Support(name, "missing", f"{title}: {'not run' if check.said == NOT_YET else check.said}")
     found = distance_of(check, q, one.alpha)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import differential_evolution
+from scipy.optimize import differential_evolution, minimize
 from scipy.stats import qmc
 
 from refcheck import tune_file
@@ -23,6 +23,7 @@ from refcheck.output import atomic
 from refcheck.ranges import Factor, Sweep, factors_of
 from refcheck.running import RUNNING, pool_of, run_by
 from refcheck.support import Support, supports
+from refcheck.tolerance import wrong_epsilon
 from refcheck.verify import Certificate, certify
 from scenes.load import SceneError, compose_scene, load_scene, scene_ids
 from scenes.scene import Scene
@@ -36,7 +37,7 @@ OPTIONS = (
     Option("evaluations", "int", 200, "most places that are tried", low=8, high=100_000),
     Option("over", "int", 0, "places of its range of physics at which it must be good as well", low=0, high=1024),
     Option("settle", "float", 8.0, "seconds within which 95 % should be at rest", low=0.1),
-    Option("epsilon", "float", None, "total variation distance that matters, by default the scene's own", low=1e-4, high=0.99),
+    Option("epsilon", "str", None, "total variation distance that matters, by default the scene's own; or `floor`, from noise"),
     Option("alpha", "float", 0.01, "error rate of the certificate", low=1e-9, high=0.49),
     Option("budget", "int", 100_000, "most rollouts of the certificate, on fresh launches", low=256, high=10**8),
     Option(
@@ -52,6 +53,7 @@ USES_SCENES = "one"
 SETTLING = 0.01  # cost of each second beyond `settle`: as much as so much distance
 FINALISTS = 5
 DIGITS = 4  # of the values in the new scene
+NEAR = 0.06  # of each parameter's range: the first simplex
 REFUSED = 2.0  # cost of what cannot be: more than the largest distance and null rate together
 
 
@@ -226,22 +228,31 @@ class Search:
 
 
 def search(runner: Search, evaluations: int, seed: int) -> None:
-    """Look for the least cost by differential evolution (Storn and Price 1997), at most `evaluations` trials.
+    """Look for the least cost in at most `evaluations` trials: differential evolution, then the simplex method from its best.
 
-    It begins at the scene as it is, clipped to the bounds. Sobol points are its first generation.
+    Storn and Price 1997; Nelder and Mead 1965, for the last quarter. It begins at Sobol points and the scene as it is, clipped
+    to the bounds.
     """
-    config = compose_scene(runner.scene.id, runner.overrides)
-    size = 2 ** round(math.log2(max(8, min(5 * len(runner.free), evaluations // 4))))  # a power of two, as Sobol points ask
+    config, dimensions = compose_scene(runner.scene.id, runner.overrides), len(runner.free)
+    size = max(8, 2 ** round(math.log2(3 * dimensions)))  # a power of two, as Sobol points ask
     start = np.array([one.unit(tune_file.leaf(config, one.paths[0])) for one in runner.free])
-    differential_evolution(
+    found = differential_evolution(
         runner.cost,
-        [(0.0, 1.0)] * len(runner.free),
+        [(0.0, 1.0)] * dimensions,
         x0=start,
-        init=qmc.Sobol(len(runner.free), rng=np.random.default_rng(seed)).random(size),
-        maxiter=max(0, evaluations // size - 1),
+        init=qmc.Sobol(dimensions, rng=np.random.default_rng(seed)).random(size),
+        maxiter=max(0, evaluations * 3 // 4 // size - 1),
         tol=0.0,
         polish=False,
         rng=np.random.default_rng(seed),
+    )
+    steps = np.where(found.x > 0.5, -NEAR, NEAR) * np.eye(dimensions)
+    minimize(
+        runner.cost,
+        found.x,
+        method="Nelder-Mead",
+        bounds=[(0.0, 1.0)] * dimensions,
+        options={"maxfev": max(1, evaluations - found.nfev), "initial_simplex": np.vstack([found.x, found.x + steps])},
     )
 
 
@@ -255,7 +266,7 @@ def tune(
     evaluations: int = 200,
     over: int = 0,
     settle: float = 8.0,
-    epsilon: float | None = None,
+    epsilon: float | str | None = None,
     alpha: float = 0.01,
     budget: int = 100_000,
     evidence: int = 2000,
@@ -314,8 +325,8 @@ def _lacking(certificate: Certificate, some: Sequence[Support], ablation: float)
 
 
 def mistakes(values: Mapping[str, Any], scenes: Sequence[str], overrides: Sequence[str]) -> list[str]:
-    """Return what is wrong with id= before anything is run."""
-    return [] if values["id"] is None else tune_file.wrong_id(values["id"])
+    """Return what is wrong with id= and epsilon= before anything is run."""
+    return [*([] if values["id"] is None else tune_file.wrong_id(values["id"])), *wrong_epsilon(values["epsilon"])]
 
 
 def run(request: Request) -> Answer:
