@@ -11,33 +11,33 @@ from __future__ import annotations
 
 import math
 
-from simulators.compiled import jit
+from simulators.compiled import borrowing
 
 CLOSE = 1e-10  # m: how near the table an impact is found
 LIFT, STEP, NUMBERS = 13, 14, 15  # of a coin's state in here, after pos 3, quat 4, vel 3 and angular momentum 3
 
 
-@jit
+@borrowing
 def copy(source, to):
     """Copy a coin's state; a slice's assignment costs numba as much as a contact."""
     for i in range(NUMBERS):
         to[i] = source[i]
 
 
-@jit
+@borrowing
 def normal(s):
     """Return the coin's normal (x, y, z): towards its heads side."""
     x, y, z, w = s[3], s[4], s[5], s[6]
     return 2.0 * (x * z + w * y), 2.0 * (y * z - w * x), 1.0 - 2.0 * (x * x + y * y)
 
 
-@jit
+@borrowing
 def gap_of(height, c, k):
     """Return how far [m] the lowest point of the rim is above the table, the normal's upward part being `c`."""
     return height + k[3] * c - k[2] - k[0] * math.sqrt(max(0.0, 1.0 - c * c)) - k[1] * abs(c)
 
 
-@jit
+@borrowing
 def turn(s, hx, hy, hz, hw, spin, spin_w):
     """Turn the coin by the quaternion h in world axes, and by (0, 0, spin, spin_w) about its own normal before."""
     x, y, z, w = s[3], s[4], s[5], s[6]
@@ -55,7 +55,7 @@ def turn(s, hx, hy, hz, hw, spin, spin_w):
     s[3], s[4], s[5], s[6] = a * scale, b * scale, c * scale, d * scale
 
 
-@jit
+@borrowing
 def fly(s, k, time, damping):
     """Move the coin by a flight of `time` [s]: closed form. `s` holds pos 3, quat 4, vel 3, angular momentum 3."""
     gravity = k[10]
@@ -77,7 +77,7 @@ def fly(s, k, time, damping):
     s[12] *= kept
 
 
-@jit
+@borrowing
 def drift(s, k, time):
     """Move the coin by its velocities alone for a short `time` [s]; tan(x/2) is taken as x/2 in its turning."""
     s[0] += s[7] * time
@@ -89,7 +89,7 @@ def drift(s, k, time):
     turn(s, s[10] * share, s[11] * share, s[12] * share, 1.0, 0.5 * along * (k[6] - k[5]) * time, 1.0)
 
 
-@jit
+@borrowing
 def meets(s, k, longest, least, damping):
     """Return after how many seconds, up to `longest`, the rim meets the table (a hair above it), or -1 if it does not."""
     gravity = k[10]
@@ -139,7 +139,7 @@ def meets(s, k, longest, least, damping):
     return -1.0
 
 
-@jit
+@borrowing
 def _gap_later(time, k, height, rise, rate, mean, even, odd, damping):
     lasting = (1.0 - math.exp(-damping * time)) / damping if damping > 0.0 else time
     phase = rate * lasting
@@ -147,7 +147,7 @@ def _gap_later(time, k, height, rise, rate, mean, even, odd, damping):
     return gap_of(height + rise * time - 0.5 * k[10] * time * time, min(1.0, max(-1.0, c)), k)
 
 
-@jit
+@borrowing
 def show(s, k, out):
     """Write the pose and velocities (13,) of `s`: its angular momentum becomes spin."""
     nx, ny, nz = normal(s)
@@ -159,7 +159,7 @@ def show(s, k, out):
     out[12] = s[12] * k[5] + along * nz
 
 
-@jit
+@borrowing
 def take_up(body, s, k, step):
     """Set the state `s` to a body (13,) in flight: its spin becomes angular momentum."""
     for i in range(13):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from simulators.compiled import jit
+from simulators.compiled import borrowing
 from simulators.engines.loop import REST_DISTANCE
 from simulators.kernels.disc import LIFT, STEP, copy, drift, fly, meets, normal, turn
 
@@ -20,12 +20,13 @@ SLIP_ROUNDS = 40  # of the fixed point that finds which way a contact slides
 SLIP_CLOSE = 1e-4  # rad: how near
 HELD = 1e-6  # m: how near to the table a point that stays on it is kept
 HOLDING_ROUNDS = 4
+HALFWAY = 0.5  # cosine: a contact that is further around the rim half-way through a step has jumped
 
 FLIES, STAYS, LIES, RESTS = 0, 1, 2, 3  # how a coin moves: free, held at its rim, flat and sliding, not at all
 TRY_FINER = -1
 
 
-@jit
+@borrowing
 def _touch(s, k):
     """Return where the rim touches: the way out from the centre on the table (x, y), and r there and upwards [m].
 
@@ -44,7 +45,7 @@ def _touch(s, k):
     return ex, ey, out, up, tilt * side, nz
 
 
-@jit
+@borrowing
 def _velocity(s, k, place):
     """Return the touching point's velocity: outwards, across (z x outwards) and upwards [m/s]."""
     ex, ey, out, up, no, nz = place
@@ -56,69 +57,74 @@ def _velocity(s, k, place):
     return s[7] * ex + s[8] * ey + wa * up, -s[7] * ey + s[8] * ex + wz * out - wo * up, s[9] - wa * out
 
 
-@jit
-def _strike(s, k, place, wanted):
-    """Give the touching point (`place` of `_touch`) at least the upward velocity `wanted` [m/s]; return what it has then.
+@borrowing
+def _strike(s, k, place, later, wanted):
+    """Strike at `place` (of `_touch`) so that the point at `later` moves up at `wanted` [m/s] at least; return how it does.
 
-    The impulse pushes, if there is one, and its friction is within Coulomb's cone.
+    The impulse pushes, if there is one. Its friction is within Coulomb's cone and stops the sliding at `later`, or is against
+    what is left of it. For a blow both are one place; for a step `later` is where the rim touches half-way through it.
     """
-    ex, ey, out, up, no, nz = place
-    vo, va, vz = _velocity(s, k, place)
+    ex, ey, out, up, no, nz = later
+    vo, va, vz = _velocity(s, k, later)
     if vz >= wanted:
         return vz
-    friction = k[8]
+    # Everything in the axes (outwards, across, upwards) of `later`: the impulse's arm is (ahead, aside, high).
+    friction, high, turned = k[8], place[3], k[6] - k[5]
+    ahead, aside = place[2] * (place[0] * ex + place[1] * ey), place[2] * (place[1] * ex - place[0] * ey)
     arm = out * nz - up * no
-    oo, zz, oz = k[4] + up * up * k[5], k[4] + out * out * k[5], -out * up * k[5]
-    aa = k[4] + (out * out + up * up) * k[5] + arm * arm * (k[6] - k[5])
+    # What a unit impulse along the second axis adds to the speed along the first.
+    oo, oz = k[4] + high * up * k[5], -ahead * up * k[5]
+    zo, zz = -high * out * k[5], k[4] + ahead * out * k[5]
+    ao, az = -aside * (out * k[5] + nz * arm * turned), -aside * (up * k[5] - no * arm * turned)
+    aa = k[4] + (ahead * out + high * up) * k[5] + (ahead * nz - high * no) * arm * turned
     need = wanted - vz
-    share = 1.0 / (oo * zz - oz * oz)
-    po, pz = (-vo * zz - need * oz) * share, (need * oo + vo * oz) * share
-    pa = -va / aa
+    share = 1.0 / (oo * zz - oz * zo)
+    po, pz = (-vo * zz - need * oz) * share, (need * oo + vo * zo) * share
+    pa = -(va + ao * po + az * pz) / aa
     if pz < 0.0 or po * po + pa * pa > friction * friction * pz * pz:
         size = math.sqrt(vo * vo + va * va)
         do, da = (-vo / size, -va / size) if size > 0.0 else (0.0, 0.0)
-        pz = need / (zz + friction * oz * do)
+        pz = need / (zz + friction * zo * do)
         stiff = max(oo, aa)
         for _ in range(SLIP_ROUNDS):
             # The cone's law, d = -v'/|v'|, is also d = -(v' - pz friction stiff d)/|...|, and this one converges.
             left = vo + pz * (oz + friction * (oo - stiff) * do)
-            right = va + pz * friction * (aa - stiff) * da
+            right = va + pz * (az + friction * (ao * do + (aa - stiff) * da))
             size = math.sqrt(left * left + right * right)
             if size == 0.0:
                 break
             share = -1.0 / size
             change = abs(left * share - do) + abs(right * share - da)
             do, da = left * share, right * share
-            pz = need / (zz + friction * oz * do)
+            pz = need / (zz + friction * zo * do)
             if change < SLIP_CLOSE:
                 break
         po, pa = friction * pz * do, friction * pz * da
-    px, py = po * ex - pa * ey, po * ey + pa * ex
-    s[7] += px * k[4]
-    s[8] += py * k[4]
+    s[7] += (po * ex - pa * ey) * k[4]
+    s[8] += (po * ey + pa * ex) * k[4]
     s[9] += pz * k[4]
-    # r x p in the axes (outwards, across, upwards)
-    lo, la = -up * pa, up * po - out * pz
+    # r x p
+    lo, la = aside * pz - high * pa, high * po - ahead * pz
     s[10] += lo * ex - la * ey
     s[11] += lo * ey + la * ex
-    s[12] += out * pa
+    s[12] += ahead * pa - aside * po
     return wanted
 
 
-@jit
+@borrowing
 def _land(s, k):
     """Let the point that meets the table bounce, or stay; return whether it stays."""
     place = _touch(s, k)
     vz = _velocity(s, k, place)[2]
     if vz < -RESTITUTION_FROM and k[7] > 0.0:
-        _strike(s, k, place, -k[7] * vz)
+        _strike(s, k, place, place, -k[7] * vz)
         return False
-    _strike(s, k, place, 0.0)
+    _strike(s, k, place, place, 0.0)
     s[LIFT] = 0.0
     return True
 
 
-@jit
+@borrowing
 def _stay(s, before, after, k, dt, damping, finest, widest):
     """Take one step of a coin whose rim stays on the table; return how it moves then, or TRY_FINER with nothing changed.
 
@@ -130,6 +136,11 @@ def _stay(s, before, after, k, dt, damping, finest, widest):
     weight = 0.5 * dt * k[10]
     place = _touch(s, k)
     start = s[2] + place[3]
+    copy(s, after)
+    drift(after, k, 0.5 * dt)
+    halfway = _touch(after, k)
+    if place[0] * halfway[0] + place[1] * halfway[1] < HALFWAY:
+        halfway = place
     lift = s[LIFT]
     claps = flips = held = False
     around = 0.0
@@ -138,7 +149,7 @@ def _stay(s, before, after, k, dt, damping, finest, widest):
         before[9] -= weight
         for i in range(10, 13):
             before[i] *= kept
-        rise = _strike(before, k, place, lift)
+        rise = _strike(before, k, place, halfway, lift)
         copy(before, after)
         drift(after, k, dt)
         there = _touch(after, k)
@@ -172,18 +183,18 @@ def _stay(s, before, after, k, dt, damping, finest, widest):
     if gap > 0.0 and rise > lift:
         return FLIES
     if (claps or flips) and speed < -RESTITUTION_FROM and k[7] > 0.0:
-        _strike(s, k, there, -k[7] * speed)
+        _strike(s, k, there, there, -k[7] * speed)
         return FLIES
     if claps:
-        _strike(s, k, there, 0.0)
+        _strike(s, k, there, there, 0.0)
         lay(s, k)
         return LIES
     if not held:
-        _strike(s, k, there, 0.0)
+        _strike(s, k, there, there, 0.0)
     return STAYS  # where it is held, the next step's impulse at the same point is the other half of this one's too
 
 
-@jit
+@borrowing
 def _passes_flat(place, there, least):
     """Tell whether the coin's tilt [rad] goes below `least` on the way between two places of touch: so low, all of it does."""
     ax, ay, bx, by = place[0] * place[4], place[1] * place[4], there[0] * there[4], there[1] * there[4]
@@ -196,7 +207,7 @@ def _passes_flat(place, there, least):
     return x * x + y * y < least * least
 
 
-@jit
+@borrowing
 def lay(s, k):
     """Lay the coin down: its normal upright by the shortest turn, nothing left in tilt and lift."""
     nx, ny, nz = normal(s)
@@ -206,7 +217,7 @@ def lay(s, k):
     s[9] = s[10] = s[11] = 0.0
 
 
-@jit
+@borrowing
 def lies(s, k):
     """Tell whether too little energy is left in tilt and lift for the coin to leave the table by `FLAT`."""
     nx, ny, nz = normal(s)
@@ -217,7 +228,7 @@ def lies(s, k):
     return 0.5 * (s[9] * s[9] + tipping * k[4]) + k[10] * height <= k[10] * FLAT
 
 
-@jit
+@borrowing
 def _slide(s, k, dt, damping):
     """Let a coin that lies slide and turn for `dt` [s] on a ring of points that share its weight; return LIES or RESTS."""
     radius = k[0]
@@ -246,7 +257,7 @@ def _slide(s, k, dt, damping):
     return LIES
 
 
-@jit
+@borrowing
 def advance(s, before, after, k, mode, longest, step, widest, damping):
     """Move the coin by at most `longest` [s], up to its next contact or step; return the seconds taken and how it moves then.
 

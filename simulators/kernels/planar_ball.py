@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from simulators.compiled import jit
+from simulators.compiled import borrowing
 from simulators.device import Device, Launches, Rollouts
 from simulators.devices.regions import BallRouter
 from simulators.engines.loop import READ_RATE, BlowUpError, check_engine
@@ -102,7 +102,7 @@ class PlanarBall:
         return assemble(device, launches, columns, fps, times)
 
 
-@jit
+@borrowing
 def roll_all(
     start, kind, values, owner, corner, cell, shape, first, members,
     radius, gravity, bounds, regions,
@@ -273,7 +273,7 @@ def roll_all(
     return -1
 
 
-@jit
+@borrowing
 def _normal(kind, edge, x, z):
     """Return the outward normal of an edge at the ball's centre."""
     if kind == CIRCLE:
@@ -283,7 +283,7 @@ def _normal(kind, edge, x, z):
     return -edge[TZ], edge[TX]
 
 
-@jit
+@borrowing
 def _onto(kind, edge, x, z, nx, nz):
     """Return the centre moved along the normal until the ball just touches: it is off by rounding, or a step along a round."""
     if kind == CIRCLE:
@@ -292,7 +292,7 @@ def _onto(kind, edge, x, z, nx, nz):
     return x - off * nx, z - off * nz
 
 
-@jit
+@borrowing
 def _round_meets(kind, edge, bend, nx, nz, x, z, vx, vz, speed, rate, dt):
     """Return when [s] in a short step along a round the ball meets another edge, or inf."""
     px, pz, _, _ = _along(bend, nx, nz, x, z, vx, vz, 0.0, 0.0, speed, rate, dt)
@@ -306,7 +306,7 @@ def _round_meets(kind, edge, bend, nx, nz, x, z, vx, vz, speed, rate, dt):
     return high
 
 
-@jit
+@borrowing
 def _along(bend, nx, nz, x, z, vx, vz, ax, az, speed, rate, t):
     """Return place and velocity after `t` on an arc: a parabola, or `speed` and `rate` round a circle of curvature `bend`."""
     if bend == 0.0 or (speed == 0.0 and rate == 0.0):
@@ -317,14 +317,14 @@ def _along(bend, nx, nz, x, z, vx, vz, ax, az, speed, rate, t):
     return x + (px - nx) / bend, z + (pz - nz) / bend, speed * pz, -speed * px
 
 
-@jit
+@borrowing
 def _moved(dx, dz, turned, radius):
     """Return how far [m] the ball's surface has moved, as `still_since` has it; here the turn is an angle, not a quaternion."""
     turn = abs(turned) % (2.0 * math.pi)
     return math.sqrt(dx * dx + dz * dz) + min(turn, 2.0 * math.pi - turn) * radius
 
 
-@jit
+@borrowing
 def _store(place, x, y, z, angle, vx, vz, spin):
     """Write one body's 13 numbers."""
     place[:] = 0.0

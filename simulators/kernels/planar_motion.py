@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from simulators.compiled import jit
+from simulators.compiled import borrowing
 from simulators.kernels.planar_shapes import CIRCLE, CX, CZ, SIZE, TX, TZ
 
 SLOW = 1e-9  # m/s: a slip, or a speed, that counts as none
@@ -18,7 +18,7 @@ NEAR = 1e-14  # of a radius squared: a square of the distance that counts as tou
 NEWTON = 100
 
 
-@jit
+@borrowing
 def first_hit(kind, edge, x, z, vx, vz, ax, az, dt):
     """Return when [s] in [0, dt] a point on a parabola first meets `edge` from outside, or inf."""
     if kind == CIRCLE:
@@ -33,7 +33,7 @@ def first_hit(kind, edge, x, z, vx, vz, ax, az, dt):
     return t if 0.0 <= along <= edge[SIZE] else math.inf
 
 
-@jit
+@borrowing
 def gap(kind, edge, x, z):
     """Return how far [m] a point is outside `edge`: negative within a circle, or just behind a side; inf beside one."""
     dx, dz = x - edge[CX], z - edge[CZ]
@@ -43,7 +43,7 @@ def gap(kind, edge, x, z):
     return off if 0.0 <= along <= edge[SIZE] and off > -DEEP else math.inf
 
 
-@jit
+@borrowing
 def falls_through(off, v, a):
     """Return when off + v t + a t^2/2 next becomes negative, or inf; at once where it is not positive and would go on."""
     if off <= 0.0:
@@ -60,7 +60,7 @@ def falls_through(off, v, a):
     return (v + root) / -a if a < 0.0 else math.inf
 
 
-@jit
+@borrowing
 def _meets_circle(dx, dz, radius, vx, vz, ax, az, dt):
     """Return when the distance from a circle's centre first falls to its radius; (dx, dz) is the way from the centre.
 
@@ -88,7 +88,7 @@ def _meets_circle(dx, dz, radius, vx, vz, ax, az, dt):
     return t
 
 
-@jit
+@borrowing
 def _from_left(near, f0, f1, f2, f3, f4, left, right):
     """Return the first root in [left, right], where the polynomial is convex and starts positive, or inf."""
     t = left
@@ -103,7 +103,7 @@ def _from_left(near, f0, f1, f2, f3, f4, left, right):
     return math.inf
 
 
-@jit
+@borrowing
 def _from_right(near, f0, f1, f2, f3, f4, left, right):
     """Return the root in [left, right], where the polynomial is concave and does not start negative, or inf."""
     t = right
@@ -120,7 +120,7 @@ def _from_right(near, f0, f1, f2, f3, f4, left, right):
     return math.inf
 
 
-@jit
+@borrowing
 def impact(vx, vz, spin, nx, nz, radius, restitution, friction):
     """Return velocity and spin [rad/s about y] after an impact on a surface with outward normal (nx, nz), and its speed."""
     vn = min(vx * nx + vz * nz, 0.0)
@@ -136,7 +136,7 @@ def impact(vx, vz, spin, nx, nz, radius, restitution, friction):
     )
 
 
-@jit
+@borrowing
 def contact_rates(speed, spin, pull, press, friction, resist, radius):
     """Return how fast speed along a surface and spin change, and for how long [s] at most that holds.
 
@@ -164,7 +164,7 @@ def contact_rates(speed, spin, pull, press, friction, resist, radius):
     return rate, turn, lasts
 
 
-@jit
+@borrowing
 def holds(nx, nz, friction, slip, mx, mz, gravity):
     """Return the presses [m/s^2] of two surfaces that hold a ball between them, n rubbed by `slip`, m taken smooth.
 

@@ -264,7 +264,7 @@ def test_how_uneven_coin_and_table_are_decides_how_long_it_rattles_and_not_the_f
 @pytest.mark.slow
 def test_half_the_step_moves_nothing_beyond_noise(scene, coin: Coin) -> None:
     """Twice the rate and half the turn a step, n = 20,000: 4 standard errors of the difference, 6e-5; settling within 2 %."""
-    fine = dataclasses.replace(scene.kernel, steps_per_second=2400, turn=scene.kernel.turn / 2)
+    fine = dataclasses.replace(scene.kernel, steps_per_second=2 * scene.kernel.steps_per_second, turn=scene.kernel.turn / 2)
     coarse, halved = (run(k, coin, 4, scene.stream, range(20000)) for k in (scene.kernel, fine))
     shares = [np.mean(r.fact[r.fact >= 0] == 0) for r in (coarse, halved)]
     assert abs(shares[0] - shares[1]) < 4 * np.sqrt(2 * 0.25 / 20000)
