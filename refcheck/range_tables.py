@@ -54,6 +54,7 @@ def tables(found: Range, scene: Scene) -> list[Any]:
                 if found.smallest_spread is None
                 else f"it holds from {found.smallest_spread:.3g} up to 1."
             )
+            + ("" if found.closed_form is None else f" Theory: from {found.closed_form:.3g} on at the latest.")
         )
     named = {
         "twice the steps": found.half_step,

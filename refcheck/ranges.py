@@ -20,6 +20,7 @@ from refcheck.tolerance import epsilon_of
 from scenes.load import SceneError, compose_scene, load_scene
 from scenes.scene import Scene
 from simulators.device import Integrator
+from simulators.devices.spinner import Spinner
 from simulators.execute import Pool, run_range
 
 RESTITUTION = 0.15
@@ -77,7 +78,7 @@ class Range:
 
     `worst` was searched for on the launches of `points` and run again on fresh ones (`seed + 1`), so that it was not chosen
     by luck. `smallest_spread`: the factor on every spread of the launch from which on, up to 1, the reference holds; None where
-    it does not hold at 1.
+    it does not hold at 1. `closed_form`: the factor from which on theory says so (`closed_form_spread`), None without one.
     """
 
     factors: tuple[Factor, ...]
@@ -88,6 +89,7 @@ class Range:
     worst: Point
     influence: dict[str, float]
     smallest_spread: float | None
+    closed_form: float | None
     spreads: tuple[tuple[float, float, float, float], ...]
     half_step: Point | None
     double_step: Point | None
@@ -245,6 +247,7 @@ def sweep(
         worst=worst,
         influence=dict(sorted(influence.items(), key=lambda item: -abs(item[1]))),
         smallest_spread=smallest,
+        closed_form=closed_form_spread(scene, epsilon),
         spreads=tuple(spreads),
         half_step=_other_step(runner, scene, 2.0),
         double_step=_other_step(runner, scene, 0.5),
@@ -303,6 +306,22 @@ def _spreads(
         rows.append((factor, point.tvd, point.upper, point.lower))
         advance(1)
     return rows
+
+
+def closed_form_spread(scene: Scene, epsilon: float) -> float | None:
+    """Return the factor on the spread of the action at which theory has the distance fall to `epsilon`; None without one.
+
+    A wheel that a normal speed sets going, without pegs: with friction a and drag c it stops after an angle whose derivative is
+    w / (a + c w), so that its sd is s = sd(w) w / (a + c w) / (2 pi) turns, and the angle mod 1 is (2/pi) exp(-2 pi^2 s^2)
+    from uniform (the first Fourier term of a wrapped normal; Mardia and Jupp 2000, 3.5.7). Sectors tell no more than the angle.
+    """
+    device = scene.device
+    if not isinstance(device, Spinner) or device.pegs or device.random["speed"].dist != "norm":
+        return None
+    given = dict(device.random["speed"].parameters)
+    speed, spread = (float(given[name]) for name in ("loc", "scale"))  # type: ignore[arg-type]
+    turns = spread * speed / (device.friction + device.drag * speed) / (2.0 * math.pi)
+    return math.sqrt(max(0.0, math.log(2.0 / (math.pi * epsilon))) / 2.0) / (math.pi * turns)
 
 
 def _other_step(runner: Sweep, scene: Scene, factor: float) -> Point | None:

@@ -6,10 +6,11 @@ import json
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 from scipy.stats import norm
 
 from refcheck import app, ranges
-from refcheck.ranges import factors_of, sweep
+from refcheck.ranges import closed_form_spread, factors_of, sweep
 from scenes.load import SceneError, load_scene
 
 DECLARED = """
@@ -81,3 +82,21 @@ def test_verify_writes_the_set_that_score_takes_as_a_reference(declared, tmp_pat
     assert np.all(np.array(list(kept["low"].values())) <= list(kept["high"].values()))
     assert (tmp_path / "toy-wedge-range.png").read_bytes()[:4] == b"\x89PNG"
     assert json.loads((tmp_path / "result.json").read_text())["ranges"]["toy/wedge"]["points"]
+
+
+def test_theory_of_a_wheel():
+    scene = load_scene("pawbench/A-03")
+    device = scene.device
+    given = dict(device.random["speed"].parameters)
+
+    def turns(speed: float) -> float:
+        """Angle till it stops: dw/dt = -(a + c w), so dX/dw = w / (a + c w)."""
+        return quad(lambda w: w / (device.friction + device.drag * w), 0.0, speed)[0] / (2.0 * np.pi)
+
+    sd = given["scale"] * (turns(given["loc"] + 1e-3) - turns(given["loc"] - 1e-3)) / 2e-3
+    for epsilon in (0.02, 0.1):
+        factor = closed_form_spread(scene, epsilon)
+        wrapped = sum(norm.pdf(np.linspace(0, 1, 4001) + k, 0.3, sd * factor) for k in range(-8, 9))
+        assert np.trapezoid(np.abs(wrapped - 1.0), dx=1 / 4000) / 2.0 == pytest.approx(epsilon, rel=0.02)
+    assert closed_form_spread(load_scene("quincunx/prize_wheel"), 0.02) is None  # its pegs take energy in clicks
+    assert closed_form_spread(load_scene("calibench/ball"), 0.02) is None
