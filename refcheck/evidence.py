@@ -33,7 +33,7 @@ KEEP_EVERY = 20.0  # s: an interrupted run loses no more than this
 
 @dataclass(frozen=True)
 class Check:
-    """One comparison of the scene's physics with changed physics, both over rollouts 0 to n: the same launches.
+    """One comparison of the scene's physics with changed physics over the same launches, 0 to n, or more of the scene's own.
 
     `tvd` is the total variation distance of the two samples of outcomes, each null reason a class of its own; the distance of
     what they are samples of lies in [`lower`, `upper`], each end with error alpha. `alike` is the share of launches that ended
@@ -60,16 +60,33 @@ class Evidence:
 
 
 def paired_distance(a: NDArray[np.integer], b: NDArray[np.integer], classes: int, alpha: float) -> tuple[float, float, float]:
-    """Return the TVD between samples `a` and `b` (n,) of classes 0 to `classes` - 1, and bounds of the true distance.
+    """Return the TVD between samples `a` (n,) and `b` (m,) of classes 0 to `classes` - 1, and bounds of the true distance.
 
-    Entry i of both comes from launch i, so that pairs are independent and the two of a pair need not be. For a set A let
-    D = 1{a in A} - 1{b in A}, which is -1, 0 or 1, and 0 wherever the two agree: the true distance is at most d = P(a != b)
-    (the coupling inequality: Levin and Peres 2017, proposition 4.7). It is the mean of D for one fixed, unknown set, whose
-    sample mean the samples' distance is never below: the upper end is the largest distance t for which the mean of n such D is
-    so low with a Chernoff probability above alpha/2. For the lower end A is at each pair {a more frequent than b so far}: the
-    mean of D is then at most the true distance whatever happened before, and the same probability bounds a mean so high.
-    d is the Clopper-Pearson limit of the share of unequal pairs, with alpha/2 too.
+    Entry i of both comes from launch i, so that pairs are independent and the two of a pair need not be; n is at least m. For a
+    set A let D = 1{a in A} - 1{b in A}, which is -1, 0 or 1, and 0 wherever the two agree: the true distance is at most
+    d = P(a != b) (the coupling inequality: Levin and Peres 2017, proposition 4.7). It is the mean of D for one fixed, unknown
+    set, whose sample mean the samples' distance is never below: the upper end is the largest distance t for which the mean of m
+    such D is so low with a Chernoff probability above alpha/2. For the lower end A is at each pair {a more frequent than b so
+    far}: the mean of D is then at most the true distance whatever happened before, and the same probability bounds a mean so
+    high. d is the Clopper-Pearson limit of the share of unequal pairs, with alpha/2 too.
+
+    Where n is larger than m, the distance of all of both is within sqrt(log(1/alpha) (1/m + 3/n) / 2) above (McDiarmid 1989: a
+    launch moves it by 1/n, or by 1/n + 1/m). Each of the two upper ends then has alpha/2, and the smaller one is returned, with
+    the distance that it belongs to.
     """
+    n, m = len(a), len(b)
+    paired, lower, upper = _by_pairs(a[:m], b, classes, alpha)
+    if n > m:
+        upper = _by_pairs(a[:m], b, classes, alpha / 2.0)[2]
+        p, q = np.bincount(a, minlength=classes) / n, np.bincount(b, minlength=classes) / m
+        whole = 0.5 * float(np.abs(p - q).sum())
+        further = whole + math.sqrt(math.log(2.0 / alpha) * (1.0 / m + 3.0 / n) / 2.0)
+        if further < upper:
+            return whole, min(lower, whole), further
+    return paired, lower, upper
+
+
+def _by_pairs(a: NDArray[np.integer], b: NDArray[np.integer], classes: int, alpha: float) -> tuple[float, float, float]:
     n = len(a)
     counts = np.zeros((n + 1, classes), np.int64)
     np.add.at(counts, (np.arange(1, n + 1), a), 1)
@@ -164,8 +181,9 @@ class Gatherer:
         return self._check(scene, base, self._classes(without, integrator, seed), what)
 
     def _check(self, scene: Scene, base: NDArray[np.int64], other: NDArray[np.int64], what: str) -> Check:
+        """Compare the first n of each, and what there is of the scene's own beyond."""
         n = min(len(base), len(other))
-        tvd, lower, upper = paired_distance(base[:n], other[:n], _classes_of(scene), self.alpha)
+        tvd, lower, upper = paired_distance(base, other[:n], _classes_of(scene), self.alpha)
         alike = float(np.mean(base[:n] == other[:n]))
         shares = np.bincount(other[:n], minlength=_classes_of(scene))[: len(scene.outcomes)] / n
         return Check(

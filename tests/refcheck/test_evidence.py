@@ -68,10 +68,11 @@ def coupled(draws, n: int, p, q, how: str):
     return np.where(same, common, a), np.where(same, common, b)
 
 
+@pytest.mark.parametrize("further", [0, 1200])
 @pytest.mark.parametrize("how", ["independent", "maximal", "countermonotone"])
 @pytest.mark.parametrize("q", [(0.5, 0.3, 0.2), (0.4, 0.3, 0.3)])
-def test_the_bounds_of_a_distance_hold_as_often_as_they_say(how, q):
-    """400 samples of pairs, alpha .05, however the two of a pair hang together.
+def test_the_bounds_of_a_distance_hold_as_often_as_they_say(how, q, further):
+    """400 samples of pairs, alpha .05, however the two of a pair hang together; `further` launches of the first alone.
 
     More than 38 misses of an end would have probability below 1e-4 (binomial) if each has error .05.
     """
@@ -79,7 +80,9 @@ def test_the_bounds_of_a_distance_hold_as_often_as_they_say(how, q):
     p, exact = (0.5, 0.3, 0.2), 0.5 * np.abs(np.subtract((0.5, 0.3, 0.2), q)).sum()
     low = high = 0
     for _ in range(400):
-        _, lower, upper = paired_distance(*coupled(draws, 300, p, q, how), 3, 0.05)
+        a, b = coupled(draws, 300, p, q, how)
+        distance, lower, upper = paired_distance(np.append(a, draws.choice(3, further, p=p)), b, 3, 0.05)
+        assert lower <= distance <= upper
         low, high = low + (lower > exact + 1e-12), high + (upper < exact)
     assert low <= 38 and high <= 38
 
@@ -102,6 +105,14 @@ def test_few_unequal_pairs_bound_a_distance_more_closely_than_independent_sample
     assert distance == pytest.approx(0.001) and lower == 0.0 and upper < 0.0176
     apart = paired_distance(a, np.random.default_rng(3).permutation(a), 2, 0.01)
     assert apart[2] > 0.04
+
+
+def test_further_launches_of_the_faster_integrator_narrow_the_upper_end():
+    """300 independent pairs, then 30,000 more of one: close to sqrt(log(200) (1/300 + 1e-4) / 2) = .095 above the distance."""
+    draws = np.random.default_rng(4)
+    a, b = draws.integers(0, 4, 30_300), draws.integers(0, 4, 300)
+    pairs, all_of_it = paired_distance(a[:300], b, 4, 0.01), paired_distance(a, b, 4, 0.01)
+    assert all_of_it[2] == pytest.approx(all_of_it[0] + 0.0954, abs=1e-3) and all_of_it[2] < pairs[2] - 0.03
 
 
 @pytest.mark.parametrize(
