@@ -8,14 +8,19 @@ from dataclasses import replace
 
 import cv2
 import numpy as np
+from scipy.ndimage import maximum_filter
 
-from refcheck.image_reading.circles import circles, lab_of
+from refcheck.image_reading.circles import lab_of
 from refcheck.image_reading.marks import Array, Mark, Marks, Picture, Unreadable, Values
 from simulators.devices.draw_box import DrawBox
 from simulators.world import Camera
 
 COVERED = 0.9  # of a colour's pixels must lie on its balls
-HUE = 0.45  # rad
+HUE, STRENGTH = 0.33, 0.25  # how far [rad] a pixel's hue is from a ball's, and the least chroma: a quarter is left behind glass
+SMALLEST, LARGEST = 0.010, 0.08  # of the picture's height: a ball's radius
+NEAR = 12.0  # radii: how far from one another the balls of a box are
+FINE = 40.0  # px: the radius at which balls are looked at
+GLEAM = 0.2  # of a radius squared: the largest hole in a ball's colour; what four balls leave free between them is larger
 
 
 class BallsKind:
@@ -44,40 +49,47 @@ class BallsKind:
         return Marks(points, dict.fromkeys(points, 1.0))
 
     def find(self, picture: Picture, device: DrawBox) -> Marks:
-        """Find circles of one size in each colour, and check that they cover all there is of it."""
-        lab, height = lab_of(picture), picture.shape[0]
-        patches = {name: _patch(lab, device.colors[name]) for name in device.facts}
-        found = [one for one in circles(picture, 0.012 * height, 0.08 * height, 0.35)]
-        named = []
-        for _, centre, radius, share in found:
-            inside = _disc(lab.shape[:2], centre, 0.85 * radius)
-            shares = {name: float(patch[inside].mean()) if inside.any() else 0.0 for name, patch in patches.items()}
-            name = max(shares, key=lambda key: shares[key])
-            if shares[name] > 0.6:
-                named.append((name, centre, radius, share))
-        if not named:
+        """Find the largest circles within each colour's patches, and check that they cover all there is of it.
+
+        Balls of one colour that touch or hide a part of one another make one patch, and are its widest places.
+        """
+        height, f = picture.shape[0], list[Array]()
+        lab = lab_of(picture)
+        for name in device.facts:
+            at, radius = _inscribed(_filled(_patch(lab, device.colors[name]), 0.0002 * height**2), SMALLEST * height)
+            f.append(np.column_stack([at, radius])[radius < LARGEST * height])
+        seen = np.concatenate(f)
+        if not len(seen):
             raise Unreadable(f"no ball that is {' or '.join(device.facts)} is seen")
-        size = float(np.median([radius for _, _, radius, _ in named]))
-        named = sorted((one for one in named if 0.7 < one[2] / size < 1.4), key=lambda one: -one[3])
-        kept = list[tuple[str, Array, float]]()
-        for name, centre, radius, _ in named:
-            if all(np.hypot(*(centre - other)) > 0.45 * size for _, other, _ in kept):
-                kept.append((name, centre, radius))
-        for name, patch in patches.items():
-            near = np.zeros(patch.shape, bool)
-            for _, centre, _ in kept:
-                near |= _disc(patch.shape, centre, 8.0 * size)
-            wanted, cover = patch & near, np.zeros(patch.shape, bool)
-            for other, centre, radius in kept:
-                if other == name:
-                    cover |= _disc(patch.shape, centre, 1.15 * radius)
-            if wanted.sum() > 0.5 * np.pi * size**2 and (wanted & cover).sum() < COVERED * wanted.sum():
+        # Of all such circles in the picture, a shirt's and a table's too, the most that are of one size and together.
+        together = [
+            (np.hypot(*(seen[:, :2] - one[:2]).T) < NEAR * one[2]) & (np.abs(np.log(seen[:, 2] / one[2])) < 0.25)
+            for one in seen
+        ]
+        heap = seen[max(together, key=lambda near: int(near.sum()))]
+        size, low = float(np.median(heap[:, 2])), np.maximum(heap[:, :2].min(0) - 4.0 * heap[:, 2].max(), 0.0).astype(int)
+        high = (heap[:, :2].max(0) + 4.0 * heap[:, 2].max()).astype(int)
+        zoom = max(2, round(FINE / size))
+        crop = picture[low[1] : high[1], low[0] : high[0]]
+        lab = lab_of(cv2.resize(crop, None, fx=zoom, fy=zoom, interpolation=cv2.INTER_CUBIC)).astype(np.float32)
+        lab, size = cv2.GaussianBlur(lab, (0, 0), 0.5 * zoom).astype(float), zoom * size
+        pale = lab[np.hypot(lab[..., 1], lab[..., 2]) < 20.0]
+        grey = np.median(pale[:, 1:], axis=0) if len(pale) else np.zeros(2)
+        points = {}
+        for name in device.facts:
+            patch = _filled(_patch(lab, device.colors[name], grey), GLEAM * size**2)
+            at, _ = _inscribed(patch, 0.6 * size)
+            cover = np.zeros(patch.shape, np.uint8)
+            for x, y in at.astype(int):
+                cv2.circle(cover, (int(x), int(y)), int(1.2 * size), 1, -1)
+            if patch.sum() > 0.5 * np.pi * size**2 and (patch & (cover > 0)).sum() < COVERED * patch.sum():
                 raise Unreadable(
                     f"balls that are {name} hide each other: some of their colour belongs to no ball that is found"
                 )
-        if len(kept) != len(device.filling):  # one hidden, or a gloss taken for one: either way a count would be a guess
-            raise Unreadable(f"{len(kept)} balls are seen, and the scene's box holds {len(device.filling)}")
-        points = {name: np.array([c for n, c, _ in kept if n == name]).reshape(-1, 2) for name in device.facts}
+            points[name] = at / zoom + low
+        count = sum(len(at) for at in points.values())
+        if count != len(device.filling):  # one hidden, or a gloss taken for one: either way a count would be a guess
+            raise Unreadable(f"{count} balls are seen, and the scene's box holds {len(device.filling)}")
         return Marks(points, dict.fromkeys(points, 1.0))
 
     def values(self, marks: Marks, device: DrawBox) -> Values:
@@ -104,13 +116,34 @@ class BallsKind:
         return replace(device, filling=tuple(name for name in (*filling, *rest) if name))
 
 
-def _patch(lab: Array, colour: tuple[float, float, float]) -> Array:
-    """Return the pixels (H, W) of a colour's hue, as strong as it is behind glass."""
-    _, a, b = cv2.cvtColor(np.array([[colour]], np.float32), cv2.COLOR_RGB2LAB)[0, 0]
-    hue, chroma = np.arctan2(lab[..., 2], lab[..., 1]), np.hypot(lab[..., 1], lab[..., 2])
-    return (np.abs(np.angle(np.exp(1j * (hue - np.arctan2(b, a))))) < HUE) & (chroma > 0.4 * float(np.hypot(a, b)))
+def _patch(lab: Array, colour: tuple[float, float, float], grey: Array | tuple[float, float] = (0.0, 0.0)) -> Array:
+    """Return the pixels (H, W) of a colour's hue, as strong as it is behind glass; what is `grey` (a, b) has no hue.
+
+    Glass mixes what is behind it with its own tint, so that hue is counted about what clear things look like there.
+    """
+    _, a, b = cv2.cvtColor(np.array([[colour]], np.float32), cv2.COLOR_RGB2LAB)[0, 0] - np.array([0.0, *grey])
+    across, along = lab[..., 1] - grey[0], lab[..., 2] - grey[1]
+    turn = np.arctan2(along, across) - np.arctan2(b, a)
+    return (np.abs(np.angle(np.exp(1j * turn))) < HUE) & (np.hypot(across, along) > STRENGTH * float(np.hypot(a, b)))
 
 
-def _disc(shape: tuple[int, ...], centre: Array, radius: float) -> Array:
-    y, x = np.ogrid[: shape[0], : shape[1]]
-    return np.asarray(np.hypot(x + 0.5 - centre[0], y + 0.5 - centre[1]) < radius)
+def _filled(patch: Array, most: float) -> Array:
+    """Return `patch` (H, W) with its holes of less than `most` pixels filled: gleams."""
+    _, parts, stats, _ = cv2.connectedComponentsWithStats((~patch).astype(np.uint8), connectivity=4)
+    small = stats[:, cv2.CC_STAT_AREA] < most
+    small[0] = False
+    return np.asarray(patch | small[parts])
+
+
+def _inscribed(patch: Array, least: float) -> tuple[Array, Array]:
+    """Return centres (n, 2) and radii (n,) of circles within `patch` (H, W) that are larger than their neighbours.
+
+    Of two whose centres are nearer than .9 of the larger radius the larger stays; none is below `least` [px].
+    """
+    inside = cv2.distanceTransform(np.pad(patch, 1).astype(np.uint8), cv2.DIST_L2, 5)[1:-1, 1:-1]
+    y, x = np.nonzero((inside == maximum_filter(inside, size=3)) & (inside > least))
+    at, radius, kept = np.column_stack([x, y]) + 0.5, inside[y, x], list[int]()
+    for i in np.argsort(-radius, kind="stable"):
+        if all(np.hypot(*(at[i] - at[j])) > 0.9 * radius[j] for j in kept):
+            kept.append(int(i))
+    return at[kept].reshape(-1, 2), radius[kept]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
+from itertools import permutations
 
 import cv2
 import numpy as np
@@ -23,6 +24,8 @@ TURNS = 120  # ways that it is turned to be compared
 ALIKE, CLEARER = 0.45, 0.12  # least correlation with the face, and how much more than with the other one
 UNSEEN = "unseen"
 PIP = (0.0008, 0.06)  # of the face's area: smallest and largest pip
+STEP = 4.9  # of lightness: the least from the upper face to the next
+EVEN = 0.2  # of half a face's pattern: how far from their places pips may be
 
 
 class CoinKind:
@@ -261,7 +264,35 @@ def _pips(picture: Picture) -> Array:
     at = middles[keep]
     shade = bare[at[:, 1].astype(int), at[:, 0].astype(int)]
     bright = float(np.percentile(bare[body > 0], 95))
-    top = shade > bright - 7.0
-    if not top.any() or float((bare[body > 0] < bright - 7.0).mean()) < 0.1:
+    order = np.argsort(-shade)
+    steps = np.flatnonzero(-np.diff(shade[order]) > STEP)  # from pips of the upper face down to those of others
+    at, shade = at[order], shade[order]
+    top = np.arange(len(at)) <= (steps[0] if len(steps) else len(at))
+    if float((bare[body > 0] < bright - 12.0).mean()) < 0.1:  # as in a flat drawing
         raise Unreadable("its upper face cannot be told from the others by its brightness")
+    if not _make_a_face(at[top]):
+        raise Unreadable(f"the {int(top.sum())} pips on what is brightest do not lie as on a face of a die")
     return np.column_stack([at[top, 0] / zoom + x - 1, at[top, 1] / zoom + y - 1]) + 0.5
+
+
+def _make_a_face(at: Array) -> bool:
+    """Say whether pips (n, 2) lie as on a face of a die, seen from anywhere far: up to an affine map.
+
+    Three are on a line, evenly; four make a parallelogram; five have its middle too, six the middles of two sides.
+    """
+    count = len(at)
+    if not 1 <= count <= 6:
+        return False
+    if count <= 2:
+        return True
+    spread = float(np.linalg.norm(at - at.mean(0), axis=1).max())
+    for order in permutations(range(count)):
+        p = at[list(order)]
+        rest = [p[0] + p[1] - 2.0 * p[2]] if count == 3 else [p[0] + p[2] - p[1] - p[3]]
+        if count == 5:
+            rest.append(p[0] + p[2] - 2.0 * p[4])
+        if count == 6:
+            rest += [p[0] + p[1] - 2.0 * p[4], p[2] + p[3] - 2.0 * p[5]]
+        if max(float(np.linalg.norm(off)) for off in rest) < EVEN * spread:
+            return True
+    return False
