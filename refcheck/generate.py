@@ -5,7 +5,6 @@ It claims what the visible parts imply, as exact fractions, and refuses to know 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,15 +29,12 @@ from refcheck.options import SCENE_DIR
 from refcheck.output import atomic, plain, to_json
 from refcheck.running import RUNNING, pool_of, run_by
 from refcheck.untrusted import Problems, Strict, parse_model
-from scenes import frame0, mechanism
-from scenes.catalog import beside, folders, raw_scene, read_yaml, scene_ids, suggest
+from scenes.catalog import SceneError, beside, folders, raw_scene, read_yaml, scene_ids, suggest
 from scenes.load import load_scene
 from scenes.scene import Scene
-from scenes.schema import CameraConfig
 from simulators.engines.loop import physics_digest
 from simulators.render.canvas import Image
 from simulators.sampling import generator
-from simulators.world import Camera
 
 SUMMARY = "propose new scenes from a family: diverse, with exact references, pictures, prompts and rubrics"
 OPTIONS = (
@@ -79,11 +75,10 @@ class Family(Strict):
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A proposal that can be built, with its place among the others: the numbers that farthest-point choice compares."""
+    """A proposal with its place among the others: the numbers that farthest-point choice compares."""
 
     number: int
     proposal: Proposal
-    digest: str
     place: NDArray[np.float64]
 
 
@@ -141,7 +136,7 @@ def read_family(path: Path) -> Family:
 
 
 def candidates(family: Family, name: str, seed: int, count: int) -> tuple[list[Candidate], Counter[str]]:
-    """Return every proposal that can be built and shows one picture at every launch, and why others cannot."""
+    """Return the proposals, and why some draws make none. Whether one can be built shows when it is chosen."""
     base = {key: value for key, value in raw_scene(family.base).items() if key not in DROPPED}
     held = dict(base)
     for key, value in family.scene.items():
@@ -154,27 +149,17 @@ def candidates(family: Family, name: str, seed: int, count: int) -> tuple[list[C
         except (Impossible, ValueError) as error:
             why[str(error).splitlines()[0]] += 1
             continue
-        device, problems = mechanism.build("device", proposal.config["device"])
-        problems += frame0.problems(device, _camera(proposal.config["camera"]), name) if device is not None else []
-        if problems or len(proposal.q) < 2:
-            why[problems[0] if problems else "it has one outcome alone"] += 1
-            continue
-        integrator = mechanism.build("kernel", proposal.config["kernel"])[0]
         facts = difficulty(proposal.q, 50)
         place = (facts["entropy"] / np.log2(12.0), facts["support"] / 12.0, float(Fraction(facts["smallest"])))
-        found.append(Candidate(number, proposal, physics_digest(device, integrator), np.array([*place, *proposal.look])))
+        found.append(Candidate(number, proposal, np.array([*place, *proposal.look])))
     return found, why
-
-
-def _camera(config: Config) -> Camera:
-    return Camera(**CameraConfig.model_validate_json(json.dumps(config)).model_dump())
 
 
 def choose(pool: Sequence[Candidate], name: str, seed: int, n: int, draw: Any, advance: Any) -> Choice:
     """Return up to `n` candidates by farthest-point choice, from the one nearest to the middle of all on.
 
-    Each next one is the farthest from what was chosen, in the largest of its differences. A near-duplicate, of physics or in
-    the picture that `draw(candidate, id)` gives, is rejected.
+    Each next one is the farthest from what was chosen, in the largest of its differences. Rejected are near-duplicates, in
+    device or in the picture that `draw(candidate, id)` gives, and what `draw` cannot build (`SceneError`).
     """
     choice, left = Choice(), list(pool)
     if not left:
@@ -188,14 +173,18 @@ def choose(pool: Sequence[Candidate], name: str, seed: int, n: int, draw: Any, a
         one = left.pop(at)
         gap = float(nearest[at])
         nearest, distance = np.delete(nearest, at), np.delete(distance, at)
-        if any(one.digest == other.digest and one.proposal.q == other.proposal.q for other, _, _ in choice.chosen):
-            choice.rejected["the same physics as one chosen"] += 1
+        if any(one.proposal.config == other.proposal.config for other, _, _ in choice.chosen):
+            choice.rejected["the same scene as one chosen"] += 1
             continue
         if gap < SAME:
             choice.rejected["nearly one chosen, in all that varies"] += 1 + len(left)
             break
         id = f"{BENCHMARK}/{name}-s{seed}-{len(choice.chosen):02d}"
-        picture = draw(one, id)
+        try:
+            picture = draw(one, id)
+        except SceneError as error:
+            choice.rejected[error.problems[0].partition(": ")[2]] += 1
+            continue
         thumbnail = np.asarray(Pillow.fromarray(picture).resize(SMALL, Pillow.Resampling.BOX), float)
         alike = [float(np.abs(thumbnail - other).mean()) for other in small]
         if any(
@@ -269,7 +258,11 @@ def run(request: Request) -> Answer:
         with atomic(path) as temporary:
             temporary.write_text(text, "utf-8")
         written.append(path)
-        return load_scene(config["id"])
+        try:
+            return load_scene(config["id"])
+        except SceneError:
+            path.unlink()
+            raise
 
     def draw(one: Candidate, id: str) -> Image:
         return source_of(put(scene_config(one.proposal, id, name, title, made)))
@@ -278,9 +271,7 @@ def run(request: Request) -> Answer:
         with request.progress(f"choose {values['n']} scenes", values["n"]) as advance:
             choice = choose(pool, name, seed, values["n"], draw, advance)
         if not choice.chosen:
-            raise UserError(
-                f"no proposal of {name} makes a scene: {'; '.join(f'{count} x {why}' for why, count in impossible.items())}"
-            )
+            raise UserError(f"no proposal of {name} makes a scene: {_counted(impossible + choice.rejected)}")
         ids = [id for _, id, _ in choice.chosen]
         for path in written:
             if f"{BENCHMARK}/{path.stem}" not in ids:
@@ -303,13 +294,11 @@ def run(request: Request) -> Answer:
     result: dict[str, Any] = {
         "family": name,
         "scenes": rows,
-        "candidates": {"possible": len(pool), "impossible": dict(impossible), "rejected": dict(choice.rejected)},
+        "candidates": {"proposed": len(pool), "impossible": dict(impossible), "rejected": dict(choice.rejected)},
     }
     if certificates:
         result["certificates"] = certificates
-    notes = [
-        f"{len(pool)} of {values['candidates']} proposals can be built; {sum(choice.rejected.values())} were near-duplicates."
-    ]
+    notes = [f"Chosen from {len(pool)} proposals; rejected: {_counted(choice.rejected) or 'none'}."]
     if len(choice.chosen) < values["n"]:
         notes.append(
             f"{len(choice.chosen)} of {values['n']} were found unlike enough; more candidates= or wider ranges may give more."
@@ -318,6 +307,10 @@ def run(request: Request) -> Answer:
         f"Use them with scene_dir={out}, as in `quincunx verify scene_dir={out} scenes='{BENCHMARK}/{name}-s{seed}-*'`."
     )
     return Answer(result, (_table(rows, certificates), "\n".join(notes)))
+
+
+def _counted(reasons: Counter[str]) -> str:
+    return "; ".join(f"{count} x {reason}" for reason, count in reasons.items())
 
 
 def _write_beside(out: Path, scene: Scene, picture: Image) -> None:
