@@ -22,7 +22,7 @@ CONF = Path(__file__).parents[2] / "conf" / "scene"
 IDS = ["pawbench/A22", "calibench/galton_board", "calibench/galton_board_real", "pawbench/A-05", "pawbench/A-06"]
 MIXING = [IDS[0], *(pytest.param(id, marks=pytest.mark.slow) for id in IDS[1:3])]  # boards of several rows; ten take long
 COARSE = Planar(4800, 12.0)  # symmetry and signs hold at any step
-KERNEL = PlanarBall(4800, 12.0)
+KERNEL = PlanarBall(1200, 12.0)
 N = 20_000
 
 
