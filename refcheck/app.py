@@ -28,6 +28,7 @@ VERBS = (
     "generate",
     "controls",
     "freeze",
+    "judge",
     "evaluate",
     "score",
     "report",

@@ -26,7 +26,16 @@ from refcheck.evaluate_data import (
     policy_of,
     scene_targets,
 )
-from refcheck.evaluate_judges import check_judge, clips_in, endpoint_settings, estimate_of, judges_of, settings_of
+from refcheck.evaluate_judges import (
+    check_judge,
+    clips_in,
+    endpoint_settings,
+    estimate_of,
+    judge_problems,
+    judges_asked,
+    judges_of,
+    settings_of,
+)
 from refcheck.evaluate_run import CHECKPOINT, Entry, Run
 from refcheck.evaluate_tables import tables
 from refcheck.journal import Journal
@@ -41,12 +50,16 @@ SUMMARY = "a model's clips, read by a judge and scored: resumable, every failure
 OPTIONS = (
     Option("data", "path", ..., "the clips: <scene>/r000.mp4, r001.mp4, ... (mp4, mov, webm, avi)"),
     Option("generator", "str", "model", "the name of what made the clips"),
-    Option("judge", "str", "trained", "trained on each scene, vlm (a model behind an endpoint), or state: truth= tells",
-           choices=("trained", "vlm", "state")),
+    Option("judge", "str", "trained", "trained on each scene, vlm (a model behind an endpoint), state: truth= tells, noisy: "
+           "state that errs as confusion= says, or ensemble: several, of=",
+           choices=("trained", "vlm", "state", "noisy", "ensemble")),
     Option("package", "path", None, "PAWBench's package (a folder with scenes.jsonl); otherwise our own scenes"),
     Option("partial", "bool", False, "take a package that has not as many scenes as it should"),
     Option("k", "int", None, "rollouts of a scene (default PAWBench's 50, CaliBench's 32)", low=1, high=100_000),
-    Option("truth", "path", None, 'judge=state: JSON with what each clip shows, {"A-01/r000": "heads", ...}'),
+    Option("truth", "path", None, 'judge=state or noisy: JSON with what each clip shows, {"A-01/r000": "heads", ...}'),
+    Option("confusion", "path", None, 'judge=noisy: errors as JSON, {"A-01": {"heads": {"tails": 0.02, "null": 0.1}}}'),
+    Option("of", "str", None, "judge=ensemble: its judges, with commas, such as trained,vlm"),
+    Option("weights", "path", None, "judge=ensemble: <judge>/result.json of `controls` for each, whose errors weigh its votes"),
     Option("per_outcome", "int", 60, "judge=trained: rollouts of each outcome that it learns from", low=8, high=10_000),
     Option("model", "str", None, "judge=vlm: the judge's name at its endpoint"),
     Option("base_url", "str", "https://api.openai.com/v1", "judge=vlm: an OpenAI-compatible endpoint"),
@@ -83,12 +96,11 @@ def mistakes(values: Mapping[str, Any], scenes: Sequence[str], overrides: Sequen
         problems.append("out= is missing: a folder for rows, metrics and the checkpoint that a later run goes on from")
     if values["package"] is not None and (overrides or tuple(scenes) != scene_ids()):
         problems.append("package= brings its own scenes: leave scene= and scenes= out")
-    if values["judge"] == "vlm":
+    if "vlm" in judges_asked(values):
         if values["model"] is None:
             problems.append("model= is missing: the judge's name at its endpoint, such as gpt-4o")
         problems += endpoint_settings(values).problems()
-    if (values["judge"] == "state") != (values["truth"] is not None):
-        problems.append("truth= goes with judge=state, which needs it, and with no other judge")
+    problems += judge_problems(values)
     try:
         check_name(values["generator"])
     except ValueError as error:
@@ -112,7 +124,8 @@ def run(request: Request) -> Answer:
     slots, ignored = find_clips(data, targets)
     check_judge(targets, values)
     confusions = _confusions(values)
-    estimate = estimate_of(targets, slots, values) if values["judge"] == "vlm" else {"clips": clips_in(slots), "calls": 0}
+    asks = "vlm" in judges_asked(values)
+    estimate = estimate_of(targets, slots, values) if asks else {"clips": clips_in(slots), "calls": 0}
     budget = values["budget"]
     if budget is not None and estimate.get("dollars", 0.0) > budget:
         raise UserError(
@@ -145,7 +158,7 @@ def _old_bins(out: Path) -> list[str]:
 
 def _write_run(out: Path, targets: Sequence[Target], settings: Mapping[str, str], values: Mapping[str, Any]) -> None:
     names = ("model", "base_url", "api_key_env", "timeout", "max_tokens")
-    vlm = {name: values[name] for name in names} if values["judge"] == "vlm" else {"model": values["judge"]}
+    vlm = {name: values[name] for name in names} if "vlm" in judges_asked(values) else {"model": values["judge"]}
     told = {
         "schema_version": "pawbench.run/v1",
         "fingerprint": digest([settings, values["generator"]]),
@@ -155,7 +168,7 @@ def _write_run(out: Path, targets: Sequence[Target], settings: Mapping[str, str]
         },
         "evaluator_digest": digest(dict(settings)),
         "model_or_lane": values["generator"],
-        "provider": {"provider": "openai-compatible" if values["judge"] == "vlm" else "quincunx", **vlm},
+        "provider": {"provider": "openai-compatible" if "vlm" in judges_asked(values) else "quincunx", **vlm},
         "settings": dict(settings),
     }
     with output.atomic(out / RUN) as path:
@@ -189,7 +202,7 @@ def _result(
         "failures": evaluate_run.failures(done.entries),
         "trust_missing": sum(entry.trust_failure is not None for entry in done.entries),
         "odd_clips": evaluate_run.odd_clips(done.entries),
-        "trust": evaluate_run.trust_table(done.entries) if values["judge"] == "vlm" else {},
+        "trust": evaluate_run.trust_table(done.entries) if "vlm" in judges_asked(values) else {},
     }
 
     def generator_for(name: str) -> Generator:
@@ -264,14 +277,16 @@ def _told(values: Mapping[str, Any]) -> dict[str, Any]:
     names = {
         "vlm": ("base_url", "api_key_env", "protocol", "frames", "timeout", "max_tokens", "retries"),
         "trained": ("per_outcome",),
+        "noisy": ("confusion",),
     }
-    return {name: values[name] for name in names.get(values["judge"], ())}
+    told = {name: values[name] for kind in judges_asked(values) for name in names.get(kind, ())}
+    return told | ({"of": values["of"], "weights": values["weights"]} if values["judge"] == "ensemble" else {})
 
 
 def _families(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return who made judge and generator, and whether they are the same: a judge may favour its own kin."""
     from refcheck.judges.vlm import family
 
-    judge = family(values["model"]) if values["judge"] == "vlm" and values["model"] else None
+    judge = family(values["model"]) if "vlm" in judges_asked(values) and values["model"] else None
     made = family(values["generator"])
     return {"judge": judge, "generator": made, "coincide": judge is not None and judge == made}

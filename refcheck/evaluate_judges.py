@@ -7,19 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from refcheck.command import UserError
+from refcheck.corrected import read_controls
 from refcheck.evaluate_data import Slot, Target, digest, picture_digest
 from refcheck.evaluate_run import Read
 from refcheck.judges import rubrics
+from refcheck.judges.noisy import NoisyJudge
 from refcheck.judges.state import StateJudge
 from refcheck.running import pool_of, run_by
+from refcheck.tally import Reading
 from refcheck.untrusted import Problems, parse_json, read_text, shown
 
 REPLIES = "replies.jsonl"
+SINGLE = ("trained", "vlm", "state", "noisy")
 
 
 def endpoint_settings(values: Mapping[str, Any]) -> Any:
@@ -33,7 +40,7 @@ def endpoint_settings(values: Mapping[str, Any]) -> Any:
 def check_judge(targets: Sequence[Target], values: Mapping[str, Any]) -> None:
     """Raise `UserError` where the judge cannot read one of the scenes."""
     without = [target.name for target in targets if target.scene is None]
-    if values["judge"] == "trained" and without:
+    if "trained" in judges_asked(values) and without:
         raise UserError(f"judge=trained learns from a simulator, and there is none of {', '.join(without)}: use judge=vlm")
 
 
@@ -41,11 +48,44 @@ def _protocol(target: Target, values: Mapping[str, Any]) -> str:
     return values["protocol"] or ("calibench" if target.calibench else "pawbench")
 
 
+def judges_asked(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the judges that are asked: the members of an ensemble, or the one."""
+    if values["judge"] != "ensemble":
+        return (values["judge"],)
+    return tuple(word.strip() for word in (values["of"] or "").split(",") if word.strip())
+
+
+def judge_problems(values: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the keys that say which judge is asked."""
+    problems, asked = [], judges_asked(values)
+    if values["judge"] == "ensemble":
+        wrong = [word for word in asked if word not in SINGLE]
+        if len(asked) < 2 or wrong or len(set(asked)) < len(asked):
+            problems.append(f"of={values['of']}: an ensemble is of two or more of {', '.join(SINGLE)}, with commas, none twice")
+    elif values["of"] is not None or values["weights"] is not None:
+        problems.append("of= and weights= go with judge=ensemble, and with no other judge")
+    if ({"state", "noisy"} & set(asked) != set()) != (values["truth"] is not None):
+        problems.append("truth= goes with judge=state or noisy, which need it, and with no other judge")
+    if ("noisy" in asked) != (values["confusion"] is not None):
+        problems.append("confusion= goes with judge=noisy, which needs it, and with no other judge")
+    return problems
+
+
 def settings_of(target: Target, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return all that a reading of this scene depends on, beside the clip. No secret is in it."""
-    kind, whole = values["judge"], {"judge": values["judge"], "item": asdict(target.item)}
-    if kind == "state":
-        return whole | {"truth": digest(_truth(Path(values["truth"])))}
+    whole = {"judge": values["judge"], "item": asdict(target.item)}
+    if values["judge"] != "ensemble":
+        return whole | _settings(values["judge"], target, values)
+    weights = [table.tolist() for table in _weights(target, values)]
+    return whole | {"weights": weights, "of": {kind: _settings(kind, target, values) for kind in judges_asked(values)}}
+
+
+def _settings(kind: str, target: Target, values: Mapping[str, Any]) -> dict[str, Any]:
+    if kind in ("state", "noisy"):
+        told: dict[str, Any] = {"truth": digest(_truth(Path(values["truth"])))}
+        if kind == "noisy":
+            told |= {"confusion": digest(_confusion(Path(values["confusion"]), target)), "seed": values["seed"]}
+        return told
     if kind == "trained":
         from refcheck.judges.trained import TrainedJudge
         from simulators.engines.loop import physics_digest
@@ -53,7 +93,7 @@ def settings_of(target: Target, values: Mapping[str, Any]) -> dict[str, Any]:
         if target.scene is None:
             raise ValueError(f"{target.name} has no simulator")
         scene = run_by(target.scene, values["engine"])
-        return whole | {
+        return {
             "version": TrainedJudge.version,
             "seed": values["seed"],
             "per_outcome": values["per_outcome"],
@@ -63,16 +103,53 @@ def settings_of(target: Target, values: Mapping[str, Any]) -> dict[str, Any]:
     names = ("model", "base_url", "max_tokens", "frames", "seed")
     protocol = _protocol(target, values)
     source = picture_digest(target.source) if protocol == "pawbench" else None
-    return whole | {"rubrics": rubrics.VERSION, "protocol": protocol, "source": source} | {name: values[name] for name in names}
+    return {"rubrics": rubrics.VERSION, "protocol": protocol, "source": source} | {name: values[name] for name in names}
 
 
 def judges_of(
     stack: ExitStack, values: Mapping[str, Any], out: Path, slots: Sequence[Slot]
 ) -> tuple[Callable[[Target], Read], Callable[[], dict[str, Any]]]:
     """Return what makes a scene's judge, and what says what was used up."""
+    from refcheck.judges.vlm import Verdict
+
+    if values["judge"] != "ensemble":
+        return _single(values["judge"], stack, values, out, slots)
+    from refcheck.judges.ensemble import EnsembleJudge
+
+    members = {kind: _single(kind, stack, values, out, slots) for kind in judges_asked(values)}
+
+    def together(target: Target) -> Read:
+        reads = {kind: of(target) for kind, (of, _) in members.items()}
+        judge = EnsembleJudge(tuple(_Named(kind) for kind in reads), target.expected.outcomes, tuple(_weights(target, values)))
+
+        def read(path: Path) -> Verdict:
+            said = {kind: one(path) for kind, one in reads.items()}
+            audited = next((verdict for verdict in said.values() if verdict.trust or verdict.trust_failure), None)
+            reading = judge.together([verdict.reading for verdict in said.values()])
+            if audited is None:
+                return Verdict(reading)
+            return Verdict(reading, audited.trust, audited.trust_failure, audited.clip)
+
+        return read
+
+    return together, lambda: {kind: used for kind, (_, spent) in members.items() if (used := spent())}
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A member of an ensemble whose readings come from elsewhere."""
+
+    name: str
+
+    def read(self, path: Path) -> Reading:
+        raise NotImplementedError(f"{self.name} is asked by whoever asks all of the ensemble")
+
+
+def _single(
+    kind: str, stack: ExitStack, values: Mapping[str, Any], out: Path, slots: Sequence[Slot]
+) -> tuple[Callable[[Target], Read], Callable[[], dict[str, Any]]]:
     from refcheck.judges.vlm import Replies, Verdict, VlmJudge
 
-    kind = values["judge"]
     if kind == "vlm":
         from refcheck.judges.endpoint import Endpoint
 
@@ -94,13 +171,21 @@ def judges_of(
             "completions_without_usage": endpoint.unpriced,
             "dollars": endpoint.spent,
         }
-    if kind == "state":
+    if kind in ("state", "noisy"):
         truth = _truth(Path(values["truth"]))
         clips = [(f"{slot.scene}/r{slot.repeat:03d}", slot.path) for slot in slots if slot.path is not None]
         if unknown := [name for name, _ in clips if name not in truth]:
             raise UserError(f"truth={values['truth']} says nothing of {len(unknown)} clips: {', '.join(unknown[:5])}")
         state = StateJudge.sealed([path for _, path in clips], [truth[name] for name, _ in clips])
-        return lambda target: lambda path: Verdict(state.read(path)), lambda: {}
+        if kind == "state":
+            return lambda target: lambda path: Verdict(state.read(path)), lambda: {}
+
+        def erring(target: Target) -> Read:
+            table = _confusion(Path(values["confusion"]), target)
+            judge = NoisyJudge.of(state, table, target.expected.outcomes, values["seed"])
+            return lambda path: Verdict(judge.read(path))
+
+        return erring, lambda: {}
     pool = stack.enter_context(pool_of(values, out))
 
     def trained(target: Target) -> Read:
@@ -115,17 +200,49 @@ def judges_of(
     return trained, lambda: {}
 
 
+def _weights(target: Target, values: Mapping[str, Any]) -> list[NDArray[np.float64]]:
+    """Return what `controls` measured of each member on this scene; nothing where votes are not weighed. Raises `UserError`."""
+    if values["weights"] is None:
+        return []
+    found = []
+    for kind in judges_asked(values):
+        path = Path(values["weights"]) / kind
+        measured, _ = read_controls(path)
+        held = [one for one in measured.values() if target.name in (one.scene, one.scene.rpartition("/")[2])]
+        if not held or held[0].judge != kind:
+            raise UserError(f"weights={values['weights']}: {path} holds no result of `controls` for {kind} on {target.name}")
+        found.append(np.array(held[0].ordered(target.expected.outcomes), float))
+    return found
+
+
+def _confusion(path: Path, target: Target) -> dict[str, dict[str, float]]:
+    """Return the rows that confusion= has for a scene. Raises `UserError` for a file that is no such thing."""
+    table = _object(path, '{"A-01": {"heads": {"tails": 0.02, "null": 0.05}}}').get(target.name, {})
+    try:
+        NoisyJudge.of(StateJudge({}), table, target.expected.outcomes)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"{path}, {target.name}: {error}") from error
+    return table  # type: ignore[no-any-return]
+
+
 def _truth(path: Path) -> dict[str, str]:
+    truth = _object(path, '{"A-01/r000": "heads"}')
+    if not all(isinstance(label, str) for label in truth.values()):
+        raise UserError(f'{path}: must be an object of labels by clip, {{"A-01/r000": "heads"}}, got {shown(truth)}')
+    return truth
+
+
+def _object(path: Path, example: str) -> dict[str, Any]:
     problems = Problems()
     text = read_text(path, problems)
     problems.check()
     try:
-        truth = parse_json(text or "")
+        value = parse_json(text or "")
     except ValueError as error:
         raise UserError(f"{path}: {error}") from error
-    if not isinstance(truth, dict) or not all(isinstance(label, str) for label in truth.values()):
-        raise UserError(f'{path}: must be an object of labels by clip, {{"A-01/r000": "heads"}}, got {shown(truth)}')
-    return truth
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: must be an object, such as {example}, got {shown(value)}")
+    return value
 
 
 def clips_in(slots: Sequence[Slot]) -> int:

@@ -58,7 +58,7 @@ class Reading:
     """What a judge says of a clip: an outcome, or None with a null reason (`unreadable`, `out_of_schema`).
 
     `confidence` is the probability it gives its answer, NaN when it gives none; `votes` are its single answers;
-    `latency` [s].
+    `latency` [s]; `cost` [dollars], NaN where it is not known.
     """
 
     outcome: str | None
@@ -66,6 +66,7 @@ class Reading:
     confidence: float = float("nan")
     votes: tuple[str | None, ...] = ()
     latency: float = float("nan")
+    cost: float = float("nan")
 
     def __post_init__(self) -> None:
         if (self.outcome is None) == (self.null == ""):

@@ -1,0 +1,287 @@
+"""What the trained judge learns from: pictures of final and of undecided states, in looks of its own, through the codec.
+
+Every state comes from rollouts on a stream that nothing judged is drawn from. It refuses to know the reference.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator, Philox
+from numpy.typing import NDArray
+
+from refcheck.clips import FPS, search
+from refcheck.judges import features, focus
+from refcheck.judges.features import FloatArray, Frame, Sight
+from refcheck.judges.features import Look as Seen
+from refcheck.judges.focus import Focus
+from scenes.scene import Scene
+from simulators.device import State
+from simulators.engines.loop import run
+from simulators.execute import Pool, spread
+from simulators.render import Image, looks
+from simulators.render.canvas import Region, clip_region, nominal_state
+from simulators.render.looks import Look, Shot
+from simulators.sampling import Distribution
+from simulators.video import read_clip, write_clip
+
+TRAINING = "/training"
+"""Added to a scene's stream: no seed lets a clip that is judged be one that was trained on."""
+LOOKS = 6  # ways of filming that are learned from: the studio, and others that are none of the presets
+WHOLE, OPEN = 8, 6  # whole pictures of a look, and pictures of undecided states
+MOST = 400  # final states in all: what they teach, and what drawing them costs, does not grow with the outcomes
+CLUSTER = 96  # rollouts of a heap of like bodies: who lies where is changed, so that few show every outcome
+WIDER = (4.0, 16.0, 64.0)  # times the spread of a launch, for outcomes that never come
+VARIANTS = 2  # times that what decides is cut out of a picture
+RECORDED = 12  # rollouts that undecided states are taken from
+FRESH = 0.6  # of the time to the end: before that a thing that must come to rest has not
+
+Advance = Callable[[int], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class States:
+    """Final states with an outcome each, and states that show none."""
+
+    ends: State
+    labels: NDArray[np.int64]
+    facts: NDArray[np.int64]
+    undecided: State
+
+
+def collect(scene: Scene, seed: int, per_outcome: int, limit: int, pool: Pool | None, advance: Advance) -> States:
+    """Return at most `per_outcome` final states of each outcome, as many of each as turn up in `limit` rollouts.
+
+    In a heap the deciding body changes places with others of other looks. For an outcome that does not come the launch is
+    spread wider: only what it looks like is learned.
+    """
+    count = len(scene.outcomes)
+    per = min(per_outcome, max(8, MOST // count))
+    needed = np.full(count, per)
+    heap = any(len(group) > 2 for group in focus.alike(scene.device.world()))
+    stream = scene.stream + TRAINING
+    found = [
+        search(scene, seed, needed, limit=min(limit, CLUSTER) if heap else limit, stream=stream, pool=pool, advance=advance)
+    ]
+    ends, facts = [found[0].end], [found[0].fact.astype(np.int64)]
+    labels = [scene.outcome(found[0].fact).astype(np.int64)]
+    if heap and len(found[0]):
+        more, outcome = focus.exchanged(scene, found[0].end, needed - np.bincount(labels[0], minlength=count))
+        ends.append(more)
+        labels.append(outcome)
+        facts.append(np.asarray(scene.device.read(more), np.int64))
+    for factor in WIDER:
+        have = np.bincount(np.concatenate(labels), minlength=count)
+        if have.min() > 0:
+            break
+        needed = np.where(have > 0, 0, per)
+        wide = search(widened(scene, factor), seed, needed, limit=min(limit, 512), stream=stream, pool=pool)
+        ends.append(wide.end)
+        labels.append(scene.outcome(wide.fact).astype(np.int64))
+        facts.append(wide.fact.astype(np.int64))
+    return States(State.concatenate(ends), np.concatenate(labels), np.concatenate(facts), _undecided(scene, seed))
+
+
+def widened(scene: Scene, factor: float) -> Scene:
+    """Return the scene with launches spread `factor` times as wide about the same means."""
+    random = {name: _wider(law, factor) for name, law in scene.device.random.items()}
+    return dataclasses.replace(scene, device=dataclasses.replace(scene.device, random=random))  # type: ignore[type-var]
+
+
+def _wider(law: Distribution, factor: float) -> Distribution:
+    given = dict(law.parameters)
+    scale = given.get("scale")
+    if law.is_discrete or not isinstance(scale, float) or law.size is not None:
+        return law
+    before = law.mean()
+    wide = Distribution(law.dist, tuple(sorted({**given, "scale": factor * scale}.items())))
+    moved = float(before - wide.mean())
+    return Distribution(law.dist, tuple(sorted({**dict(wide.parameters), "loc": float(given.get("loc", 0.0)) + moved}.items())))  # type: ignore[arg-type]
+
+
+def _undecided(scene: Scene, seed: int) -> State:
+    """Return states on the way: nothing is decided, or what must come to rest has not."""
+    device, integrator = scene.device, scene.integrator
+    rollouts = run(integrator, device, seed, scene.stream + TRAINING + "/open", range(RECORDED), fps=FPS)
+    kept = list[State]()
+    for k, trajectory in enumerate(rollouts.trajectories or ()):
+        ends = float(rollouts.end.time[k])
+        open_still = np.asarray(device.read(trajectory)) < 0
+        if device.readout == "rest":
+            open_still |= trajectory.time < FRESH * ends
+        rows = np.flatnonzero(open_still & (trajectory.time < ends))
+        if len(rows):
+            wanted = LOOKS * OPEN // RECORDED + 1
+            kept.append(trajectory[rows[np.linspace(0, len(rows) - 1, wanted).astype(int)]])
+    kept.append(rollouts.end[np.flatnonzero(rollouts.null > 0)])
+    return State.concatenate(kept)
+
+
+def training_looks(seed: int, count: int = LOOKS) -> list[Look]:
+    """Return the studio and `count` - 1 looks drawn for this seed; none of the other presets is among them."""
+    draws = Generator(Philox(key=np.array([seed, 7], np.uint64)))
+    made = [Look()]
+    for _ in range(count - 1):
+        made.append(
+            Look(
+                ambient=float(draws.uniform(0.3, 0.85)),
+                softness=float(draws.uniform(0.02, 0.3)),
+                light_turn=0.2,
+                saturation=float(draws.uniform(0.8, 1.3)),
+                gloss=float(draws.uniform(0.4, 1.6)),
+                backdrop=tuple(float(v) for v in draws.uniform(0.35, 1.0, 3)),  # type: ignore[arg-type]
+                pan=0.01,
+                dolly=0.02,
+                roll=0.01,
+                exposure_spread=0.2,
+                warmth=0.15,
+                noise=float(draws.uniform(0.0, 3.0)),
+                crf=int(draws.integers(14, 28)),
+            )
+        )
+    return made
+
+
+# --- drawing ---
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """What one look shows: states, of which the first `whole` are drawn whole and the rest in `regions` alone.
+
+    `middles` (n, c, 2): where the bodies that decide are in the camera's picture, NaN where none does; `size` [px] of them.
+    """
+
+    scene: Scene
+    shot: Shot
+    states: State
+    whole: int
+    regions: tuple[Region, ...]
+    middles: FloatArray
+    size: float
+    source: Image
+    region: Region
+    path: Path
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """One picture that is learned from: `label` is its outcome's position, -1 without one; `fact` the device's.
+
+    `sight` where all of it was drawn; `places` (c, 2) [px] of what decides and, `looks`, how that looks (a list of c, more than
+    once, each cut out a little elsewhere); None and empty where nothing decides.
+    """
+
+    way: int
+    label: int
+    fact: int
+    sight: Sight | None
+    places: FloatArray | None
+    looks: tuple[tuple[Seen, ...], ...]
+
+
+def _draw(task: _Task) -> list[tuple[Sight | None, FloatArray | None, tuple[tuple[Seen, ...], ...]]]:
+    canvas = looks.canvas_of(task.scene.renderer, task.scene.device.world(), task.shot)
+    opening = canvas.frame(nominal_state(task.scene.device.world()), 0)
+
+    def pictures() -> Iterator[Image]:
+        yield from (opening, opening)
+        for row in range(len(task.states)):
+            if row < task.whole:
+                yield canvas.frame(task.states, row)
+                continue
+            x0, y0, x1, y1 = task.regions[row]
+            image = canvas.background.copy()
+            image[y0:y1, x0:x1] = canvas.frame(task.states, row, task.regions[row])
+            yield image
+
+    write_clip(task.path, looks.develop(pictures(), task.shot), FPS, task.shot.look.crf)
+    found = list[tuple[Sight | None, FloatArray | None, tuple[tuple[Seen, ...], ...]]]()
+    frame: Frame | None = None
+    draws = Generator(Philox(key=np.array([task.shot.seed, 9 + task.shot.number], np.uint64)))
+    for number, picture in enumerate(read_clip(task.path)):
+        if number == 1:
+            frame = Frame(picture, task.source, task.region)
+        elif frame is not None:
+            sight, row = frame.sight(picture), number - 2
+            at = None if np.isnan(task.middles[row]).any() else frame.back(task.middles[row])
+            cut = tuple(
+                tuple(features.look(sight, place, task.size) for place in at + draws.normal(0, _jitter(task.size), at.shape))
+                for _ in range(VARIANTS if at is not None else 0)
+            ) if at is not None else ()  # fmt: skip
+            found.append((sight if row < task.whole else None, at, cut))
+    task.path.unlink()
+    return found
+
+
+def _jitter(size: float) -> float:
+    return min(0.5 + 0.03 * size, 2.5)
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """All of them, and the part of the picture where what decides may be, `size` pixels large."""
+
+    items: tuple[Example, ...]
+    region: Region
+    size: float
+    count: int
+
+
+def draw(scene: Scene, states: States, source: Image, seed: int, pool: Pool | None) -> Examples:
+    """Draw the states under the training looks: some whole, of the others what is near the deciding body."""
+    world, where = scene.device.world(), Focus.of(scene, states.ends)
+    bodies = where.bodies(scene, states.ends)
+    middle, edges = focus.places(world, scene.camera, states.ends, bodies)
+    size = float(np.quantile(edges[..., 0], 0.9))
+    region = _about(middle.reshape(-1, 2), max(1.5 * size, 24.0), scene)
+    draws = Generator(Philox(key=np.array([seed, 8], np.uint64)))
+    order = draws.permutation(len(states.ends))
+    spare = draws.permutation(len(states.undecided))
+    made = training_looks(seed)
+    tasks, told = list[_Task](), list[NDArray[np.int64]]()
+    with tempfile.TemporaryDirectory(prefix="quincunx-") as name:
+        for number, look in enumerate(made):
+            others = spare[number :: len(made)][:OPEN]
+            rows = _varied_first(order[number :: len(made)], states.labels)
+            shot = looks.shoot(look, scene.camera, scene.light, seed, number)
+            at, _ = focus.places(world, shot.camera, states.ends[rows], bodies[rows])
+            some = State.concatenate([states.undecided[others], states.ends[rows]])
+            near = tuple(_about(one, 2.6 * size, scene) for one in at)
+            none = np.full((len(others), where.count, 2), np.nan)
+            path = Path(name) / f"{number}.mp4"
+            regions: tuple[Region, ...] = (*((0, 0, 1, 1) for _ in others), *near)
+            whole, middles = len(others) + WHOLE, np.concatenate([none, at])
+            tasks.append(_Task(scene, shot, some, whole, regions, middles, size, source, region, path))
+            told.append(np.concatenate([np.full(len(others), -1), rows]))
+        drawn = spread(pool, _draw, tasks)
+    items = [
+        Example(way, *((int(states.labels[row]), int(states.facts[row])) if row >= 0 else (-1, -1)), *one)
+        for way, (rows, some_drawn) in enumerate(zip(told, drawn, strict=True))
+        for row, one in zip(rows, some_drawn, strict=True)
+    ]
+    return Examples(tuple(items), region, size, where.count)
+
+
+def _varied_first(rows: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return rows so that those drawn whole show as many outcomes as they can."""
+    seen: dict[int, int] = {}
+    rank = []
+    for row in rows:
+        rank.append(seen.get(int(labels[row]), 0))
+        seen[int(labels[row])] = rank[-1] + 1
+    return rows[np.argsort(rank, kind="stable")]
+
+
+def _about(points: FloatArray, margin: float, scene: Scene) -> Region:
+    low, high = points.min(axis=0) - margin, points.max(axis=0) + margin
+    box = math.floor(low[0]), math.floor(low[1]), math.ceil(high[0]), math.ceil(high[1])
+    x0, y0, x1, y1 = clip_region(box, scene.camera.width, scene.camera.height)
+    return (x0, y0, x1, y1) if x1 > x0 and y1 > y0 else (0, 0, scene.camera.width, scene.camera.height)
