@@ -84,7 +84,7 @@ def _barrel(grey: Picture, device: Pencil) -> tuple[Array, Array, float]:
     angle = np.arctan2(way[:, 0], way[:, 1])
     angle = (angle + np.pi / 2.0) % np.pi - np.pi / 2.0
     keep = (length > 0.25 * LEAST_LENGTH * grey.shape[0]) & (np.abs(angle) < STEEPEST)
-    segments, angle, length = segments[keep], angle[keep], length[keep]
+    segments, angle = _joined(segments[keep], angle[keep])
     thin = 2.0 * device.radius / device.length
     pairs = list[tuple[float, float, Array, Array]]()
     for i in range(len(segments)):
@@ -109,6 +109,22 @@ def _barrel(grey: Picture, device: Pencil) -> tuple[Array, Array, float]:
     # The widest of the long ones: a barrel's edge and the line of its gloss are a pair as well.
     _, apart, start, end = max((pair for pair in pairs if pair[0] > 0.7 * longest), key=lambda pair: pair[1])
     return start, end, apart
+
+
+def _joined(segments: Array, angle: Array) -> tuple[Array, Array]:
+    """Return segments (n, 4) and their angles with those added that parts of one line make: a horizon behind breaks an edge."""
+    made, turned = [segments], [angle]
+    for i in range(len(segments)):
+        along = np.array([math.sin(angle[i]), math.cos(angle[i])])
+        ends = segments.reshape(-1, 2, 2) - segments[i, :2]
+        on = (np.abs(ends @ np.array([along[1], -along[0]])).max(axis=1) < 2.0) & (np.abs(angle - angle[i]) < 0.05)
+        if on.sum() > 1:
+            at, way = line(segments[on].reshape(-1, 2))
+            way *= math.copysign(1.0, way[1])
+            places = ((segments[on].reshape(-1, 2) - at) @ way).tolist()
+            made.append(np.concatenate([at + way * min(places), at + way * max(places)])[None])
+            turned.append(np.array([math.atan2(way[0], way[1])]))
+    return np.concatenate(made), np.concatenate(turned)
 
 
 def _followed(picture: Picture, start: Array, end: Array, width: float) -> Array:
