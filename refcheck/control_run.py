@@ -23,7 +23,7 @@ from scenes.scene import Scene
 from simulators.device import NULL_REASONS, Rollouts
 from simulators.execute import InfrastructureError, Pool
 from simulators.sampling import generator
-from simulators.video import ClipError
+from simulators.video import CRF, ClipError
 
 AGAIN_CRF = 23  # of clips that a judge which calls nobody reads again: other bytes, the same picture to the eye
 Progress = Callable[..., Any]
@@ -107,18 +107,21 @@ def through_the_door(
     threads: int,
     pool: Pool | None,
     progress: Progress,
+    *,
     crf: int | None = None,
+    recode: bool = True,
 ) -> list[Opened]:
     """Put clips out blind into `hidden`, have them read there, and open the readings with the key: as for any stack.
 
+    They are encoded again at `crf`; with `recode` False the files themselves go, which were then drawn for this alone.
     Raises `InfrastructureError` where a clip is lost on the way out.
     """
     hidden.mkdir(parents=True)
     folder, sealed = hidden / "blind", hidden / "key.json"
     with progress("encode again, then read", 2 * len(controls)) as advance:
         try:
-            changed = {} if crf is None else {"crf": crf}
-            key = blind.export([scene], controls, folder, "pawbench", pool=pool, advance=advance, **changed)  # type: ignore[arg-type]
+            crf = CRF if crf is None else crf
+            key = blind.export([scene], controls, folder, "pawbench", recode=recode, crf=crf, pool=pool, advance=advance)
         except ClipError as error:
             raise InfrastructureError(f"a clip could not be encoded again: {error}") from error
         blind.seal(key, folder, sealed)
@@ -137,7 +140,7 @@ def retest(
 
     def other(judge: Callable[[Key], Any], name: str) -> dict[str, Any]:
         crf = None if asked.calls else AGAIN_CRF
-        second = through_the_door(scene, controls, judge, hidden / name, threads, pool, progress, crf)
+        second = through_the_door(scene, controls, judge, hidden / name, threads, pool, progress, crf=crf)
         return control_report.disagreement(by_index, sorted(second, key=lambda one: one.sealed.index))
 
     told["retest"] = other(asked.again, "again")

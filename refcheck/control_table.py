@@ -37,8 +37,9 @@ from simulators.render.blur import STILL
 from simulators.sampling import generator
 
 VERSION = 1  # of what a row is made of
-LOOKS = ("phone", "flat", "toy")
-"""Ways of filming that the trained judge learns none of: it is trained in the studio and in looks of its own."""
+LOOKS = (("phone", 0), ("phone", 1), ("flat", 0), ("toy", 0))
+"""Ways of filming, with the number of the variation: the trained judge learns none of them, but the studio and its own."""
+NAMES = ", ".join(dict.fromkeys(look for look, _ in LOOKS))
 DRAWN = 6  # frames of a clip that are drawn: its opening, four on the way and its held end, which is what the judge reads
 HEAP, FEW = 8, 400
 """Of more loose bodies than this a rollout takes a tenth of a second and more, and so few are looked through."""
@@ -62,7 +63,7 @@ def run(request: Request) -> Answer:
         for id in request.scenes:
             scene = run_by(load_scene(id), request.values["engine"])
             rows.append(_kept_or_judged(request, scene, request.out, pool))
-            _write(request.out, request, rows)
+            _write(request.out, request, rows)  # after every scene: what there is can be read while the rest is judged
             advance(1)
     failed = [row["scene"] for row in rows if row["failures"]]
     return Answer({"suite": "table", "rows": rows}, (_shown(rows), f"{request.out / MARKDOWN} holds the table."),
@@ -112,13 +113,15 @@ def judge_scene(request: Request, scene: Scene, pool: Pool | None) -> dict[str, 
         wishes, never = _wishes(scene, values, pool)
         controls = _drawn(scene, values["seed"], wishes, hidden, pool, request)
         made = time.monotonic()
-        opened = control_run.through_the_door(scene, controls, asked.of, hidden / "door", 1, pool, request.progress)
+        opened = control_run.through_the_door(
+            scene, controls, asked.of, hidden / "door", 1, pool, request.progress, recode=False
+        )
     q = None if scene.reference.q is None else scene.q()
     table = control_report.confusion(scene.outcomes, opened)
     looks = {
-        look: np.sum(control_report.confusion(scene.outcomes, [o for o in opened if o.sealed.batch == number])
+        f"{look} {variation}": np.sum(control_report.confusion(scene.outcomes, [o for o in opened if o.sealed.batch == number])
                      * np.eye(len(scene.outcomes), len(scene.outcomes) + 1, dtype=np.int64))
-        for number, look in enumerate(LOOKS)
+        for number, (look, variation) in enumerate(LOOKS)
     }  # fmt: skip
     return row | {
         "described": asked.described,
@@ -163,15 +166,15 @@ def _wishes(scene: Scene, values: Mapping[str, Any], pool: Pool | None) -> tuple
 
 
 def _drawn(scene: Scene, seed: int, wishes: Sequence[Wish], hidden: Path, pool: Pool | None, request: Request) -> list[Control]:
-    """Draw every clip in the look of its batch, each filmed anew, as sparsely as still is whole for what the judge reads."""
+    """Draw every clip as its batch is filmed, as sparsely as still is whole for what the judge reads."""
     controls = list[Control]()
     one = run_rollouts(scene.integrator, scene.device, seed, scene.stream, [wishes[0].index], fps=FPS)
     rows = len((one.trajectories or ((),))[0])
     with request.progress(f"draw clips of {scene.id}", len(wishes)) as advance:
-        for number, look in enumerate(LOOKS):
-            recipe = Recipe(Film(look=look, shutter=STILL, each=True, frames=rows), sparse=max(1, rows // DRAWN))
+        for number, (look, variation) in enumerate(LOOKS):
+            film = Film(look=look, shutter=STILL, variation=variation, frames=rows)
             mine = [wish for wish in wishes if wish.batch == number]
-            made, _ = make(scene, seed, mine, hidden / look, recipe, pool, advance)
+            made, _ = make(scene, seed, mine, hidden / str(number), Recipe(film, sparse=max(1, rows // DRAWN)), pool, advance)
             controls += made
     return controls
 
@@ -189,7 +192,7 @@ def markdown(rows: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> st
         "",
         f"Written by `quincunx controls suite=table k={values['k']} seed={values['seed']} judge={values['judge']}`; nothing "
         "here is typed. Every clip is a rollout of known outcome, in equal numbers by outcome, replayed on launches and in "
-        f"looks ({', '.join(LOOKS)}) that the judge did not learn from, encoded twice, and read from behind the blind door. "
+        f"looks ({NAMES}) that the judge did not learn from, and read from behind the blind door. "
         "Of a clip "
         f"about {DRAWN} frames are drawn, among them the opening and the held end, which is what this judge reads.",
         "",

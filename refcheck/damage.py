@@ -52,7 +52,7 @@ KINDS = {
         Kind("crop", "unreadable", "the part of the picture beside all that the outcome could be read from, enlarged"),
         Kind("early_cut", "unreadable", "the clip ends after 35 % of the time that the outcome takes to be decided"),
         Kind("frozen_start", "unreadable", "the source image is held, and the clip ends 35 % into what decides the outcome"),
-        Kind("low_resolution", "unreadable", "12 pixels across, enlarged"),
+        Kind("low_resolution", "unreadable", "8 pixels across, enlarged"),
         Kind("compression", "unreadable", "a sixth of the size at x264's crf 51, its worst, enlarged"),
         Kind("teleport", "broken", "what moves most jumps aside in the middle of its motion, and back", "object_continuity"),
         Kind("duplicate", "broken", "a second one of what moves most appears for a while", "object_continuity"),
@@ -75,7 +75,7 @@ OUT_OF_SCHEMA = frozenset(("stuck", "left_apparatus"))
 EARLY = 0.35  # of the time from the release to the decision
 ASIDE = 0.15  # of the picture's height that a teleported or second body is away
 DRIFT = 0.1  # of the picture's width
-ACROSS, SMALLER = 12, 6
+ACROSS, SMALLER = 8, 6
 BROKEN_ROWS = 8  # fewest frames that a fault is seen for, where the motion is as long: one in eight of a short clip
 BOARD = (92, 92, 96)
 SAMPLE, SAMPLE_FPS = 8, 12.0  # rollouts, and states a second, that tell where an outcome can be read from

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,11 @@ class _Bench:
     folder: Path
     pool: Pool | None
     drawn: dict[tuple[str, str], list[Control]] = dataclasses.field(default_factory=dict)
+
+    @cached_property
+    def everything(self) -> list[Scene]:
+        """Return every scene there is."""
+        return [load_scene(id) for id in scene_ids()]
 
     def scene(self, id: str) -> Scene:
         scene = load_scene(id)
@@ -207,7 +213,7 @@ def defects(bench: _Bench) -> list[Defect]:
         Defect("a rollout used twice", "two labels are filled by one rollout", lambda t: _twice(bench, t)),
         Defect("last frame dropped", "the encoder is given all frames but one", lambda t: _dropped(bench, t)),
         Defect("transposed confusion matrix", "rows are readings and columns the truth", lambda t: _transposed(bench, t)),
-        Defect("q in a prompt", "a judge is told what is to be expected", _told),
+        Defect("q in a prompt", "a judge is told what is to be expected", lambda t: _told(bench.everything, t)),
     ]
 
 
@@ -291,16 +297,15 @@ def _transposed(bench: _Bench, there: bool) -> list[str]:
     return control_report.check(scene.outcomes, opened, table)
 
 
-def _told(there: bool) -> list[str]:
+def _told(scenes: Sequence[Scene], there: bool) -> list[str]:
     told = []
-    for id in scene_ids():
-        scene = load_scene(id)
+    for scene in scenes:
         item = Item.of(scene)
         if there and scene.reference.q is not None:
             told_q = ", ".join(f"{label} {share}" for label, share in scene.reference.q.items())
             item = dataclasses.replace(item, prompt=f"{item.prompt} ({told_q})")
         prompts = (rubrics.readout_prompt(item, item.outcomes, ""), rubrics.trust_prompt(item, ""))
-        told += [f"{id}: {word}" for word in leaks(" ".join((rubrics.SYSTEM, *prompts)), scene)]
+        told += [f"{scene.id}: {word}" for word in leaks(" ".join((rubrics.SYSTEM, *prompts)), scene)]
     return told
 
 

@@ -10,7 +10,7 @@ import toy
 from scenes import catalog, mechanism
 
 EXTRAS = {
-    "openai": ("refcheck/test_vlm.py", "refcheck/test_evaluate.py"),
+    "openai": ("refcheck/test_vlm.py", "refcheck/test_evaluate.py", "refcheck/test_control_vlm.py"),
     "mitsuba": ("simulators/test_photoreal.py",),
     "distributed": ("simulators/test_clusters.py",),
 }
