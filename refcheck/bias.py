@@ -15,7 +15,7 @@ from numpy.random import Generator, Philox
 
 from refcheck import bias_tables as tables
 from refcheck import clips, metrics
-from refcheck.anytime import DistanceInterval, distance_interval
+from refcheck.bias_throws import Throws, read_tally, throws_of
 from refcheck.command import COMPLETED, NOT_MET, Answer, Option, Request, UserError
 from refcheck.image_reading.kinds import KINDS, kind_of
 from refcheck.image_reading.marks import (
@@ -33,7 +33,7 @@ from refcheck.image_reading.overlay import overlay
 from refcheck.output import atomic, withdraw
 from refcheck.running import RUNNING, pool_of, run_by
 from refcheck.tolerance import epsilon_of
-from refcheck.untrusted import Problems, parse_json, read_text, shown
+from refcheck.untrusted import Problems
 from scenes.load import load_scene
 from scenes.scene import Scene
 from simulators.device import Device
@@ -75,15 +75,6 @@ class Measure:
     scene: Any
     shift: float
     noise: float
-
-
-@dataclass(frozen=True)
-class Throws:
-    """A tally of real throws of the pictured object: how far from the reference, and from what the picture implies."""
-
-    n: int
-    from_q: DistanceInterval
-    from_image: DistanceInterval
 
 
 @dataclass(frozen=True)
@@ -249,7 +240,7 @@ def measure_bias(
         impossible=len(impossible),
         n=each * len(devices),
         draws=len(devices),
-        throws=None if tally is None else _throws(tally, q, table.sum(0)),
+        throws=None if tally is None else throws_of(tally, q, table.sum(0), 1.0 - LEVEL),
     )
 
 
@@ -292,38 +283,6 @@ def _to_blame(verdict: Verdict, measures: Sequence[Measure], tvd_scene: float, e
     if tvd_scene - noise > epsilon:
         blame.append("the scene's device, which is off before anything is measured")
     return tuple(blame)
-
-
-def _throws(tally: Array, q: Array, image: Array) -> Throws:
-    share = (image + 0.5) / (image + 0.5).sum()  # none of the outcomes is impossible for having come up in no rollout
-    return Throws(int(tally.sum()), distance_interval(tally, q, 1.0 - LEVEL), distance_interval(tally, share, 1.0 - LEVEL))
-
-
-def read_tally(path: Path, outcomes: Sequence[str], problems: Problems) -> Array | None:
-    """Return the counts (k,) that a JSON object gives for `outcomes` (those left out are 0), or None with the problems."""
-    text = read_text(path, problems)
-    if text is None:
-        return None
-    try:
-        value = parse_json(text)
-    except ValueError as error:
-        problems.add(path, str(error))
-        return None
-    if not isinstance(value, dict) or not value:
-        problems.add(path, f"must be an object with a count for each of {', '.join(outcomes)}")
-        return None
-    counts = np.zeros(len(outcomes))
-    for label, number in value.items():
-        if label not in outcomes:
-            problems.add(path, f"{shown(label)} is no outcome; the scene has {', '.join(outcomes)}")
-        elif not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= 10**9:
-            problems.add(path, f"{shown(label)} must have a count from 0 to 10^9, got {shown(number)}")
-        else:
-            counts[list(outcomes).index(label)] = number
-    if not counts.sum():
-        problems.add(path, "has no throw that counts")
-        return None
-    return counts
 
 
 def run(request: Request) -> Answer:

@@ -13,7 +13,8 @@ from PIL import Image as Pillow
 from scipy.stats import norm
 
 from refcheck import app
-from refcheck.bias import between, measure_bias, radius, read_tally
+from refcheck.bias import between, measure_bias, radius
+from refcheck.bias_throws import read_tally
 from refcheck.image_reading.faces import DieKind
 from refcheck.image_reading.kinds import KINDS, kind_of
 from refcheck.image_reading.marks import Marks, Unreadable, annotation_text, read_annotations, read_picture
