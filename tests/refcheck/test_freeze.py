@@ -41,6 +41,7 @@ def results() -> dict[str, dict]:
     certificate = {
         "scene": SCENE,
         "digest": digest,
+        "stream": scene.stream,
         "verdict": "holds",
         "reason": "distance",
         "q": Q,
@@ -147,6 +148,17 @@ def test_each_gate_refuses_what_it_should_and_says_why(verb, keys, value, gate, 
     told = examined(held)
     assert [name for name, one in told.items() if one.state != "holds"] == [gate]
     assert part in told[gate].told
+
+
+def test_a_non_causal_pair_shares_a_certificate_and_nothing_else():
+    held = copy.deepcopy(results())
+    held["verify"]["certificates"][0]["scene"] = "mine/its-pair"
+    assert {gate.state for gate in examined(held).values()} == {"holds"}
+    held["verify"]["certificates"][0]["stream"] = "mine/other"
+    assert examined(held)["certificate"].state == "missing"
+    held = copy.deepcopy(results())
+    held["controls"]["scene"] = "mine/its-pair"
+    assert examined(held)["controls"].state == "missing"
 
 
 def test_what_is_refused_leaves_no_package(evidence, tmp_path, capsys):
