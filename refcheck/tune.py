@@ -51,7 +51,7 @@ OPTIONS = (
 USES_SCENES = "one"
 
 SETTLING = 0.01  # cost of each second beyond `settle`: as much as so much distance
-FINALISTS = 5
+FINALISTS = 3
 DIGITS = 4  # of the values in the new scene
 NEAR = 0.06  # of each parameter's range: the first simplex
 REFUSED = 2.0  # cost of what cannot be: more than the largest distance and null rate together

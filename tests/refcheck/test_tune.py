@@ -99,3 +99,19 @@ def test_paths_joined_share_a_value_and_a_scene_may_declare_what_is_free(toy_con
     assert one.at(0.5) == pytest.approx(10**-3.5, rel=1e-3) and one.unit(10**-3.5) == pytest.approx(0.5)
     words = tune.Search(scene, (), (one,), n=64, settle=8.0).words({one.name: 3e-4})
     assert words == (f"{LOC}=0.0003", f"{SCALE}=0.0003")
+
+
+def test_the_worst_of_its_range_counts_where_that_is_asked_for(toy_conf):
+    """Pushed by .25 sd the wedge is .099 from a half; with half to twice the spread, .05 to .19: the worst is above .099."""
+    file = toy_conf / "wedge.yaml"
+    file.write_text(file.read_text().replace("loc: 0,", "loc: 0.125e-3,") + KNOCK_OUT)
+    scene = load_scene("toy/wedge")
+    free = tune.free_of("{scene.device.radius: [4.0e-3, 6.0e-3]}", scene)
+    runner = tune.Search(scene, (), free, n=4096, settle=8.0, over=4)
+    alone = tune.Search(scene, (), free, n=4096, settle=8.0)
+    values = {"scene.device.radius": 5e-3}
+    assert len(runner.places) == 5 and runner.places[0] == ()
+    assert runner.trial(values).tvd > alone.trial(values).tvd + 0.02
+    assert alone.trial(values).settle_p95 == pytest.approx(0.393, abs=0.001)  # sqrt(.2 / 9.81) + .25
+    late = tune.Search(scene, (), free, n=64, settle=0.1).trial(values)
+    assert late.cost == pytest.approx(late.tvd + late.null_rate + tune.SETTLING * (late.settle_p95 - 0.1))
