@@ -30,6 +30,7 @@ from refcheck.image_reading.marks import (
     read_picture,
 )
 from refcheck.image_reading.overlay import overlay
+from refcheck.judges.state import fingerprint
 from refcheck.output import atomic, withdraw
 from refcheck.running import RUNNING, pool_of, run_by
 from refcheck.tolerance import epsilon_of
@@ -337,7 +338,8 @@ def run(request: Request) -> Answer:
             advance=advance,
             **{key: values[key] for key in ("n", "draws", "epsilon", "seed")},
         )
-    result: dict[str, Any] = {"bias": bias}
+    shown_image = None if values["image"] is None else fingerprint(Path(values["image"]))
+    result: dict[str, Any] = {"bias": bias, "image_sha256": shown_image}
     if request.out is not None:
         withdraw(request.out, OVERLAY, ANNOTATIONS, TEMPLATE)
         said = [tables.line(one) for one in bias.measures]

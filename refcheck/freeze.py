@@ -6,7 +6,7 @@ It runs no rollouts and repeats no verdict: it reads what verify, bias and contr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,10 @@ from refcheck import gates, package
 from refcheck.command import COMPLETED, NOT_MET, Answer, Option, Request, UserError
 from refcheck.filming import source_of
 from refcheck.gates import HOLDS, Gate, Limits
+from refcheck.judges.state import fingerprint
 from refcheck.output import RESULT
 from refcheck.package import Packed
-from refcheck.package_check import Everything, check
+from refcheck.package_check import Everything, check, picture
 from refcheck.untrusted import parse_json, read_text, shown, suggestion
 from scenes.catalog import SceneError
 from scenes.load import compose_scene, load_scene
@@ -32,12 +33,14 @@ OPTIONS = (
     Option("evidence", "path", None, "folder with the results of verify, bias and controls, itself or below"),
     Option("check", "path", None, "a package, ours or anyone's: list all that is wrong with it, and do nothing else"),
     Option("allow", "str", None, "scenes to freeze though a gate refuses them: '{quincunx/x: why}'; the reason is recorded"),
+    Option("images", "path", None, "folder with pictures of your own, <name>.png, .jpg or .webp, that bias was shown"),
     Option("accuracy", "float", 0.95, "least share of its answers that the judge of the controls has right", low=0.5, high=1.0),
     Option("abstained", "float", 0.1, "largest share of the controls that it may leave unanswered", low=0.0, high=0.6),
     Option("controls", "int", 20, "fewest controls that it has read", low=2, high=10_000),
 )
 USES_SCENES = "optional"
 MAXIMUM_RESULTS = 5000
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Examined:
     digest: str
     gates: tuple[Gate, ...]
     reason: str | None
-    notes: tuple[str, ...] = field(default_factory=tuple)
+    image: Path | None = None
 
     @property
     def refused(self) -> tuple[Gate, ...]:
@@ -63,7 +66,7 @@ def mistakes(values: Mapping[str, Any], scenes: Sequence[str], overrides: Sequen
     if overrides:
         told.append(f"{overrides[0]!r}: a scene is frozen as its file has it; write the change into a file of its own")
     if values["check"] is not None:
-        others = [f"{key}=" for key in ("evidence", "allow") if values[key] is not None]
+        others = [f"{key}=" for key in ("evidence", "allow", "images") if values[key] is not None]
         return [*told, *(f"check= and {key} are both given: check= only reads a package" for key in others)]
     if values["evidence"] is None:
         told.append("evidence= is missing: the folder with the results of verify, bias and controls (or check= a package)")
@@ -80,7 +83,7 @@ def run(request: Request) -> Answer:
     if request.out is None:
         raise UserError("out= is missing: the folder of the package")
     package.check_out(request.out)
-    examined = examine(request.scenes, values["evidence"], values["allow"], Limits.of(values))
+    examined = examine(request.scenes, values["evidence"], values["allow"], Limits.of(values), values["images"])
     refused = [one for one in examined if one.refused and one.reason is None]
     result: dict[str, Any] = {"package": None, "scenes": {one.scene.id: _told(one) for one in examined}}
     if refused:
@@ -98,7 +101,7 @@ def run(request: Request) -> Answer:
         raise RuntimeError(f"a package just written has problems: {'; '.join(found)}")
     result["package"] = {
         "manifest": package.MANIFEST,
-        "manifest_sha256": package.sha256(request.out / package.MANIFEST),
+        "manifest_sha256": fingerprint(request.out / package.MANIFEST),
         "files": len(manifest["quincunx"]["files"]),
     }
     told = (
@@ -108,7 +111,9 @@ def run(request: Request) -> Answer:
     return Answer(result, (_table(examined), told), COMPLETED)
 
 
-def examine(ids: Sequence[str], evidence: Path, allow: str | None, limits: Limits) -> list[Examined]:
+def examine(
+    ids: Sequence[str], evidence: Path, allow: str | None, limits: Limits, images: Path | None = None
+) -> list[Examined]:
     """Return every scene with how its gates went. Raises `UserError` and `SceneError` with everything wrong."""
     problems = Everything()
     reasons = read_allow(allow, ids, problems)
@@ -127,12 +132,14 @@ def examine(ids: Sequence[str], evidence: Path, allow: str | None, limits: Limit
             problems.add(id, f"{name!r} cannot be a folder's name: letters, digits and . _ - alone")
     if wrong:
         raise SceneError(*problems.found, *wrong)
+    own = read_images(images, names, problems)
     problems.check()
     examined = []
-    for scene in scenes:
+    for scene, name in zip(scenes, names, strict=True):
         digest, config = physics_digest(scene.device, scene.integrator), compose_scene(scene.id)
-        held = gates.examine(scene, config, digest, results, limits)
-        examined.append(Examined(scene, config, digest, held, reasons.get(scene.id)))
+        image = own.get(name)
+        held = gates.examine(scene, config, digest, results, limits, None if image is None else fingerprint(image))
+        examined.append(Examined(scene, config, digest, held, reasons.get(scene.id), image))
     for one in examined:
         if one.reason is not None and not one.refused:
             problems.add(f"allow= of {one.scene.id}", "nothing refuses it: take it out, so that the record stays true")
@@ -161,6 +168,26 @@ def read_allow(text: str | None, ids: Sequence[str], problems: Everything) -> di
     return {str(id): str(reason) for id, reason in value.items()}
 
 
+def read_images(folder: Path | None, names: Sequence[str], problems: Everything) -> dict[str, Path]:
+    """Return the pictures of an author's own by the scene's name; what cannot be read, or is no scene's, is noted."""
+    if folder is None:
+        return {}
+    if not folder.is_dir():
+        problems.add(f"images={folder}", "is a file" if folder.exists() else "there is no such folder")
+        return {}
+    found: dict[str, Path] = {}
+    for path in sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")):
+        if path.stem not in names:
+            problems.add(path, f"is the picture of no scene to freeze{suggestion(path.stem, tuple(names))}")
+        elif found.setdefault(path.stem, path) != path:
+            problems.add(path, f"is a second picture of {path.stem}, beside {found[path.stem].name}: keep one")
+        elif path.is_symlink():
+            problems.add(path, "is a symbolic link: give the file itself")
+        else:
+            picture(path, problems)
+    return found
+
+
 def read_results(folder: Path, problems: Everything) -> list[gates.Result]:
     """Return the results of verify, bias and controls in `folder` and below; what cannot be read is noted, others left out."""
     if not folder.is_dir():
@@ -186,8 +213,8 @@ def _packed(one: Examined) -> Packed:
     evidence = {gate.name: gate.evidence for gate in one.gates if gate.evidence is not None}
     reason = one.reason if one.refused else None
     states = {gate.name: gate.state if gate.state == HOLDS else f"{gate.state}: {gate.told}" for gate in one.gates}
-    notes = (*one.notes, *gates.notes(one.scene))
-    return Packed(one.scene, one.config, one.digest, source_of(one.scene), evidence, states, reason, notes)
+    notes = gates.notes(one.scene)
+    return Packed(one.scene, one.config, one.digest, source_of(one.scene), evidence, states, reason, notes, one.image)
 
 
 def _told(one: Examined) -> dict[str, Any]:

@@ -58,13 +58,21 @@ class Gate:
 
 
 def examine(
-    scene: Scene, config: Mapping[str, Any], digest: str, results: Sequence[Result], limits: Limits
+    scene: Scene,
+    config: Mapping[str, Any],
+    digest: str,
+    results: Sequence[Result],
+    limits: Limits,
+    image: str | None = None,
 ) -> tuple[Gate, ...]:
-    """Return how every gate of `NAMES` went for a scene of this config and digest."""
+    """Return how every gate of `NAMES` went for a scene of this config and digest, frozen with a picture of SHA-256 `image`.
+
+    Without one it is frozen with its own source image.
+    """
     return (
         _basis(scene),
         _certificate(scene, digest, results),
-        _bias(scene, config, digest, results),
+        _bias(scene, config, digest, results, image),
         _controls(scene, digest, results, limits),
     )
 
@@ -129,11 +137,19 @@ def _certificate(scene: Scene, digest: str, results: Sequence[Result]) -> Gate:
     return _judged("certificate", f"quincunx verify scene={scene.id}", found, unfit, told)
 
 
-def _bias(scene: Scene, config: Mapping[str, Any], digest: str, results: Sequence[Result]) -> Gate:
+def _bias(scene: Scene, config: Mapping[str, Any], digest: str, results: Sequence[Result], image: str | None) -> Gate:
     if kind_of(scene.device) is None:
         return Gate("bias", MISSING, f"bias cannot measure pictures of a {type(scene.device).__name__}")
     found = [
-        (result, {**_origin(result), "digest": (result.value.get("digests") or {}).get(scene.id), "bias": one})
+        (
+            result,
+            {
+                **_origin(result),
+                "digest": (result.value.get("digests") or {}).get(scene.id),
+                "image_sha256": result.value.get("image_sha256"),
+                "bias": one,
+            },
+        )
         for result in _of("quincunx.bias/v1", results)
         if isinstance(one := result.value.get("bias"), dict) and one.get("scene") == scene.id
     ]
@@ -144,11 +160,12 @@ def _bias(scene: Scene, config: Mapping[str, Any], digest: str, results: Sequenc
         changed = [key for key in PICTURED if was.get(key) != now[key]]
         if held["digest"] != digest or changed:
             return f"it is for another {', '.join(changed) or 'digest'} than the scene has now"
-        epsilon, image = held["bias"].get("epsilon"), (held["config"].get("options") or {}).get("image")
+        epsilon, shown = held["bias"].get("epsilon"), (held["config"].get("options") or {}).get("image")
         if not isinstance(epsilon, float) or epsilon > epsilon_of(scene):
             return f"it was made with epsilon={epsilon} (at most {epsilon_of(scene):g})"
-        if image is not None and held["bias"].get("verdict") == "faithful":
-            return f"it measured {image}, and the picture that is frozen is the scene's own source image"
+        if held["image_sha256"] != image and held["bias"].get("verdict") == "faithful":
+            frozen = "the scene's own source image" if image is None else "the one of that name in images="
+            return f"it measured {shown or 'the source image of the scene'}, and the picture that is frozen is {frozen}"
         return ""
 
     def told(held: Mapping[str, Any]) -> tuple[str, str]:

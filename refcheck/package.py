@@ -5,7 +5,6 @@ Source of the format: Pu et al. 2026, arXiv 2608.27345.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
@@ -22,6 +21,7 @@ from refcheck.clips import write_png
 from refcheck.command import UserError
 from refcheck.judges.rubrics import VERSION as RUBRIC
 from refcheck.judges.rubrics import Item, readout_prompt, trust_prompt
+from refcheck.judges.state import fingerprint as sha256
 from refcheck.output import RESULT, plain, to_json
 from refcheck.untrusted import parse_json
 from scenes.scene import Scene
@@ -42,7 +42,8 @@ PICTURES = "the source image, then frames of the clip in the order of time"
 class Packed:
     """One scene to pack. `evidence` is what the gates were shown, whole, by gate; `gates` how each of them went.
 
-    `reason` is the author's for a gate that was overruled; `notes` what was found and refuses nothing.
+    `reason` is the author's for a gate that was overruled; `notes` what was found and refuses nothing. The source image is
+    the file `image`, byte for byte, where there is one, else `picture`.
     """
 
     scene: Scene
@@ -53,17 +54,17 @@ class Packed:
     gates: Mapping[str, str]
     reason: str | None = None
     notes: Sequence[str] = ()
+    image: Path | None = None
 
     @property
     def name(self) -> str:
         """Its id in the package: the scene's own, without its benchmark."""
         return self.scene.id.rpartition("/")[2]
 
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    @property
+    def source(self) -> str:
+        """Where its source image lies in the package."""
+        return f"{SOURCES}/{self.name}{'.png' if self.image is None else self.image.suffix.lower()}"
 
 
 def dependencies() -> dict[str, str]:
@@ -92,7 +93,7 @@ def row(packed: Packed) -> dict[str, Any]:
         "group": scene.group,
         "action": scene.action,
         "prompt": scene.prompt,
-        "source_image_path": f"{SOURCES}/{packed.name}.png",
+        "source_image_path": packed.source,
         "outcome_labels": list(scene.outcomes),
     }
     if scene.track == "calibration" and scene.reference.q is not None:
@@ -162,7 +163,10 @@ def write(out: Path, packed: Sequence[Packed]) -> dict[str, Any]:
 def _write_scene(building: Path, one: Packed) -> None:
     for folder in (SOURCES, PROMPTS, RUBRICS, CONFIGS, f"{EVIDENCE}/{one.name}"):
         (building / folder).mkdir(parents=True, exist_ok=True)
-    write_png(building / SOURCES / f"{one.name}.png", one.picture)
+    if one.image is None:
+        write_png(building / one.source, one.picture)
+    else:
+        shutil.copyfile(one.image, building / one.source)
     (building / PROMPTS / f"{one.name}.txt").write_text(one.scene.prompt.strip() + "\n", "utf-8")
     _json(building / RUBRICS / f"{one.name}.json", rubric(one.scene))
     text = yaml.safe_dump(plain(one.config), sort_keys=False, allow_unicode=True, width=120)

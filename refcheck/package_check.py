@@ -19,8 +19,9 @@ from PIL import Image as Pillow
 from pydantic import Field
 
 from refcheck.command import UserError
+from refcheck.judges.state import fingerprint as sha256
 from refcheck.metrics import Q_TOLERANCE, check_q
-from refcheck.package import BENCHMARK, MANIFEST, NAME, OURS, REFERENCE_SCHEMA, TABLE, UNLISTED, sha256
+from refcheck.package import BENCHMARK, MANIFEST, NAME, OURS, REFERENCE_SCHEMA, TABLE, UNLISTED
 from refcheck.policy import TRACKS
 from refcheck.untrusted import Problems, Strict, json_lines, parse_json, parse_model, read_text, shown, suggestion
 from scenes.schema import fraction

@@ -8,11 +8,14 @@ import json
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
+from PIL import Image
 
 from refcheck import app, clips, gates, package_check
 from refcheck.evidence import Evidence
+from refcheck.judges.state import fingerprint
 from refcheck.verify import Certificate
 from scenes import catalog, mechanism
 from scenes.load import compose_scene, load_scene
@@ -58,7 +61,7 @@ def results() -> dict[str, dict]:
     }
     return {
         "verify": {"schema": "quincunx.verify/v1", **origin, "certificates": [certificate]},
-        "bias": {"schema": "quincunx.bias/v1", **origin, "bias": {**bias, "to_blame": []}},
+        "bias": {"schema": "quincunx.bias/v1", **origin, "bias": {**bias, "to_blame": []}, "image_sha256": None},
         "controls": {"schema": "quincunx.controls/v1", **origin, **controls},
     }
 
@@ -86,7 +89,7 @@ def test_a_scene_of_which_all_holds_is_frozen(evidence, tmp_path, capsys):
     status, result, err = freeze(f"scene={SCENE}", f"evidence={evidence}", f"out={out}", capsys=capsys)
     assert (status, err) == (0, "")
     assert {gate["state"] for gate in result["scenes"][SCENE]["gates"].values()} == {"holds"}
-    assert result["package"]["manifest_sha256"] == package_check.sha256(out / "manifest.json")
+    assert result["package"]["manifest_sha256"] == fingerprint(out / "manifest.json")
     assert package_check.check(out).problems == ()
     assert json.loads((out / "evidence/A-04/certificate.json").read_text())["certificate"]["q"] == Q
     assert freeze(f"check={out}", capsys=capsys)[1]["valid"]
@@ -116,7 +119,7 @@ WRONG = [
     ("bias", ("bias", "verdict"), "biased", "bias", "bias says biased"),
     ("bias", ("bias", "verdict"), "unclear", "bias", "bias says unclear"),
     ("bias", ("bias", "epsilon"), 0.4, "bias", "epsilon=0.4 (at most 0.02)"),
-    ("bias", ("config", "options", "image"), "other.png", "bias", "it measured other.png"),
+    ("bias", ("image_sha256",), "1" * 64, "bias", "it measured the source image"),
     ("bias", ("config", "scenes", SCENE, "camera", "fov"), 0.9, "bias", "it is for another camera"),
     ("controls", ("digest",), "0" * 16, "controls", "they are for digest 0000000000000000"),
     ("controls", ("q",), {"red": "1/2", "blue": "1/2"}, "controls", "they are spread as"),
@@ -177,6 +180,23 @@ def test_a_verdict_is_not_chosen_among_runs():
             other["certificates"][0]["verdict"] = verdict
             told = examined(results() | {"other": other})["certificate"]
             assert told.state == state and ("is not chosen among runs" in told.told) == (state == "fails")
+
+
+def test_a_picture_of_ones_own_is_frozen_byte_for_byte_if_it_is_the_one_that_bias_saw(evidence, tmp_path, capsys):
+    folder = tmp_path / "images"
+    folder.mkdir()
+    path = folder / "A-04.JPG"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (48, 64, 3), np.uint8)).save(path, "JPEG")
+    words = (f"scene={SCENE}", f"evidence={evidence}", f"out={tmp_path / 'package'}", f"images={folder}")
+    status, result, _ = freeze(*words, capsys=capsys)
+    assert status == 1 and "is the one of that name in images=" in result["scenes"][SCENE]["gates"]["bias"]["told"]
+    put(evidence, "bias", results()["bias"] | {"image_sha256": fingerprint(path)})
+    assert freeze(*words, capsys=capsys)[0] == 0
+    assert (tmp_path / "package" / "source_images" / "A-04.jpg").read_bytes() == path.read_bytes()
+    assert package_check.check(tmp_path / "package").problems == ()
+    (folder / "A-05.png").write_bytes(b"no picture")
+    status, _, err = freeze(*words, capsys=capsys)
+    assert status == 2 and "is the picture of no scene to freeze; did you mean 'A-04'?" in err
 
 
 def test_allow_freezes_with_the_reason_on_record(evidence, tmp_path, capsys):

@@ -15,6 +15,7 @@ from PIL import Image
 
 from refcheck import app, package, package_check
 from refcheck.evaluate_data import package_targets
+from refcheck.judges.state import fingerprint
 from refcheck.policy import Rules
 from scenes.load import compose_scene, load_scene
 from simulators.engines.loop import physics_digest
@@ -241,7 +242,7 @@ def edited(root: Path, file: str, change) -> list[str]:
     path.write_text(json.dumps(value))
     if path != manifest:
         held = json.loads(manifest.read_text())
-        held["quincunx"]["files"][file] = package.sha256(path)
+        held["quincunx"]["files"][file] = fingerprint(path)
         manifest.write_text(json.dumps(held))
     return problems(root)
 
@@ -286,7 +287,7 @@ def test_a_package_is_data_and_nothing_in_it_is_built(ours, monkeypatch):
     path = ours / "configs" / "A-04.yaml"
     path.write_text("device: {_target_: os.system, command: touch broken}\n!!python/object:os.x {}\n")
     manifest = json.loads((ours / "manifest.json").read_text())
-    manifest["quincunx"]["files"]["configs/A-04.yaml"] = package.sha256(path)
+    manifest["quincunx"]["files"]["configs/A-04.yaml"] = fingerprint(path)
     (ours / "manifest.json").write_text(json.dumps(manifest))
     monkeypatch.setattr("scenes.load.build_scene", lambda *_: pytest.fail("a package's scene was built"))
     monkeypatch.setattr("yaml.load", lambda *_, **__: pytest.fail("a package's YAML was read"))
