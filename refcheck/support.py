@@ -18,6 +18,8 @@ from refcheck.evidence import NOT_YET, Check, evidence_of
 if TYPE_CHECKING:
     from refcheck.verify import Certificate
 
+Status = Literal["agrees", "contradicts", "open", "missing"]
+
 
 @dataclass(frozen=True)
 class Distance:
@@ -33,12 +35,12 @@ class Distance:
 class Support:
     """What one check says of the verdict. `distance` is that of the changed physics from q, None where nothing ran.
 
-    `agrees`: as far as it goes; `contradicts`: its bounds exclude the verdict, or the knock-out moved nothing for sure;
-    `missing`: it was not run, or cannot be.
+    `agrees`: as far as it goes; `contradicts`: its bounds exclude the verdict, or leave a knock-out no room to move anything;
+    `open`: too few rollouts to tell whether a knock-out moves anything; `missing`: it was not run, or cannot be.
     """
 
     check: str
-    status: Literal["agrees", "contradicts", "missing"]
+    status: Status
     said: str
     distance: Distance | None = None
 
@@ -76,8 +78,10 @@ def _support(name: str, check: Check, one: Certificate, q: NDArray[np.float64]) 
     if name == "knock_out":
         moved = check.lower is not None and check.lower > 0.0
         far = "" if found is None else f", {_told(found)}"
-        what = "moves the outcomes" if moved else "does not move the outcomes for sure"
-        return Support(name, "agrees" if moved else "contradicts", f"{title}: {what} (n = {check.n}){far}", found)
+        idle = not moved and check.upper is not None and check.upper < one.epsilon
+        what = "moves the outcomes" if moved else "leaves the outcomes alone" if idle else "may or may not move the outcomes"
+        status: Status = "agrees" if moved else "contradicts" if idle else "open"
+        return Support(name, status, f"{title}: {what} (n = {check.n}){far}", found)
     if found is None:
         return Support(name, "contradicts", f"{title}: none of its {check.n} rollouts ends in an outcome")
     by_distance = one.reason == "distance"

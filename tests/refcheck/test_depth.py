@@ -123,8 +123,8 @@ def test_bounds_of_a_distance_hold():
     assert bounded(np.array([5_000_000, 3_000_000, 2_000_000]), q, 0.05).lower == pytest.approx(0.1, abs=2e-3)
 
 
-def check(n: int, left: float, **more) -> Check:
-    return Check(said="ran", n=n, tvd=0.0, lower=more.get("lower", 0.0), upper=1.0, shares={"left": left, "right": 1 - left})
+def check(n: int, left: float, lower: float = 0.0, upper: float = 1.0) -> Check:
+    return Check("ran", n=n, tvd=0.0, lower=lower, upper=upper, shares={"left": left, "right": 1 - left})
 
 
 def test_holds_and_fails_are_asked_for_the_same_evidence(toy_conf):
@@ -139,9 +139,10 @@ def test_holds_and_fails_are_asked_for_the_same_evidence(toy_conf):
         evidence = Evidence(second_integrator=check(4000, second), step_halving=check(4000, 0.5), knock_out=knock)
         return [each.status for each in supports(dataclasses.replace(one, evidence=evidence), q)]
 
-    moved, still = check(4000, 0.9, lower=0.3), check(4000, 0.5)
+    moved, still, unclear = check(4000, 0.9, lower=0.3), check(4000, 0.5, upper=0.02), check(4000, 0.5)
     assert statuses(holds, 0.52, moved) == ["agrees", "agrees", "agrees"]
     assert statuses(holds, 0.80, still) == ["contradicts", "agrees", "contradicts"]
+    assert statuses(holds, 0.52, unclear)[2] == "open"
     assert statuses(fails, 0.80, moved) == ["agrees", "contradicts", "agrees"]  # half the step says that it holds
     assert statuses(fails, 0.50, moved) == ["contradicts", "contradicts", "agrees"]
 
