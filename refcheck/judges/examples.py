@@ -41,6 +41,7 @@ CLUSTER = 96  # rollouts of a heap of like bodies: who lies where is changed, so
 WIDER = (4.0, 16.0, 64.0)  # times the spread of a launch, for outcomes that never come
 VARIANTS = 2  # times that what decides is cut out of a picture
 RECORDED = 12  # rollouts that undecided states are taken from
+MARGIN = 12.0  # pixels drawn beyond what is looked at: it is cut out a little elsewhere each time
 FRESH = 0.6  # of the time to the end: before that a thing that must come to rest has not
 
 Advance = Callable[[int], Any]
@@ -254,7 +255,7 @@ def draw(scene: Scene, states: States, source: Image, seed: int, pool: Pool | No
             shot = looks.shoot(look, scene.camera, scene.light, seed, number)
             at, _ = focus.places(world, shot.camera, states.ends[rows], bodies[rows])
             some = State.concatenate([states.undecided[others], states.ends[rows]])
-            near = tuple(_about(one, 2.6 * size, scene) for one in at)
+            near = tuple(_about(one, features.reach(size) / 2 + MARGIN, scene) for one in at)
             none = np.full((len(others), where.count, 2), np.nan)
             path = Path(name) / f"{number}.mp4"
             regions: tuple[Region, ...] = (*((0, 0, 1, 1) for _ in others), *near)

@@ -25,6 +25,7 @@ HELD = 10  # the end is compared with what was shown a tenth of the clip earlier
 NOISE = 12.0  # levels of 255: what H.264 alone changes is less
 BOXES = (3, 7)  # cells across, over which a cell's surroundings are averaged
 FINE, CONTEXT = 1.5, 4.0  # edges of the crops, in sizes of the thing
+WIDEST = 160.0  # pixels of the wider crop's edge, where the thing itself is not larger
 CONTEXT_SIDE = 20  # pixels
 TURNED, MIDDLE = 32, 0.8  # pixels of a crop that is turned, and the share of the fine crop that is in it
 LARGEST_GAIN = 4.0
@@ -246,11 +247,16 @@ class Look:
     place: FloatArray
 
 
+def reach(size: float) -> float:
+    """Return the edge [px] of all that is looked at about what is `size` pixels large."""
+    return max(FINE * size, min(CONTEXT * size, WIDEST))
+
+
 def look(sight: Sight, place: FloatArray, size: float) -> Look:
     """Describe what is `size` pixels large at `place`."""
     edge = FINE * size
     side = int(np.clip(0.8 * edge, 28, 56))
-    around = crop(sight.picture, place, CONTEXT * size if size < 100 else edge, CONTEXT_SIDE)
+    around = crop(sight.picture, place, reach(size), CONTEXT_SIDE)
     return Look(crop(sight.picture, place, edge, side), around, place)
 
 

@@ -26,7 +26,7 @@ CELLS = 5.0  # across the thing that is looked for
 MOST_CELLS = 40_000
 INSIDE, BESIDE = 0.3, 0.8  # sizes from the middle within which a cell shows the thing, and beyond which it does not
 NEGATIVES = 120  # cells that show something else, of a picture
-FIXED = 0.06  # sizes: a thing whose middle varies less is where it always is
+FIXED = 2.0  # pixels: a thing whose middle varies less, as a wheel about its hub, is where it always is
 FOLDS = 3
 COMPONENTS = (60, 100)  # of upright and of turned looks
 JITTER = (0.06, 0.03)  # of scale and place, as shares: nothing is ever cut out quite in the same place
@@ -56,7 +56,7 @@ class Detector:
         area = (region[2] - region[0]) * (region[3] - region[1])
         cell = max(1, round(size / CELLS), int(np.ceil(np.sqrt(area / MOST_CELLS))))
         grid = Grid(region, cell)
-        if np.sqrt(((places - middle) ** 2).sum(axis=-1).mean(axis=0)).max() < max(FIXED * size, 1.5):
+        if np.sqrt(((places - middle) ** 2).sum(axis=-1).mean(axis=0)).max() < FIXED:
             return cls(grid, size, count, middle, None)
         centres = grid.centres().reshape(-1, 2)
         rows, shows = list[NDArray[np.float32]](), list[NDArray[np.bool_]]()

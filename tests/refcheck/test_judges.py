@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import secrets
 import shutil
-import subprocess
+import tempfile
+from pathlib import Path
 
 import cv2
-import imageio_ffmpeg
 import numpy as np
 import pytest
 from numpy.random import Generator, Philox
@@ -15,11 +16,12 @@ from scipy.special import expit
 
 from refcheck import clips
 from refcheck.command import UserError
-from refcheck.controls import disguise
-from refcheck.judges import Failure, features, read_all, trained
+from refcheck.judges import Failure, examples, features, focus, learners, read_all
 from refcheck.judges.state import StateJudge
 from refcheck.judges.trained import TrainedJudge
 from scenes.load import load_scene
+from simulators.render import looks
+from simulators.render.canvas import nominal_state
 from simulators.video import ClipError, read_clip, write_clip
 
 # Sides that a picture shows, and a gap of two balls between them.
@@ -29,6 +31,7 @@ WIDE = (
     "scene.camera.width=416",
     "scene.camera.height=240",
 )
+TRAINED: list[TrainedJudge] = []
 
 
 @pytest.fixture
@@ -38,7 +41,10 @@ def scene(toy_conf):
 
 @pytest.fixture
 def judge(scene):
-    return TrainedJudge.train(scene, 0, 16)
+    """The same for all tests: it is trained once, and nothing can be changed in it."""
+    if not TRAINED:
+        TRAINED.append(TrainedJudge.train(scene, 0, 16))
+    return TRAINED[0]
 
 
 @pytest.fixture
@@ -54,17 +60,15 @@ def test_the_trained_judge_reads_what_happened(judge, made):
     readings = [judge.read(path) for path in paths]
     assert [reading.outcome for reading in readings] == truth
     assert all(0.9 <= reading.confidence <= 1.0 and reading.latency > 0 for reading in readings)
-    assert judge.training.features == "place" and judge.training.examples == {"left": 16, "right": 16}
+    assert judge.training.examples == {"left": 16, "right": 16} and judge.training.unlearned == ()
 
 
 def test_a_name_and_metadata_say_nothing(judge, made, tmp_path):
     """The same frames under a random name, encoded anew; then every file under the name of one of the other side."""
     paths, truth = made
-    hidden = tmp_path / "hidden"
-    hidden.mkdir()
-    copies = disguise(paths, hidden, 16.0, None, lambda count: None)
-    assert all(copy.stem not in {path.stem for path in paths} and len(copy.stem) == 32 for copy in copies)
-    assert len({copy.stem for copy in copies}) == len(copies)
+    copies = [tmp_path / f"{secrets.token_hex(16)}.mp4" for _ in paths]
+    for path, copy in zip(paths, copies, strict=True):
+        write_clip(copy, read_clip(path), 16.0)
     assert [judge.read(copy).outcome for copy in copies] == truth
     left, right = paths[truth.index("left")], paths[truth.index("right")]
     shutil.copy(left, tmp_path / "kept.mp4")
@@ -73,41 +77,30 @@ def test_a_name_and_metadata_say_nothing(judge, made, tmp_path):
     assert (judge.read(left).outcome, judge.read(right).outcome) == ("right", "left")
 
 
-def test_a_control_is_encoded_anew_and_metadata_stays_behind(made, tmp_path):
-    """The answer in the container's title and as a trailing box: neither is in the copy, and the pictures are."""
+def test_a_picture_unlike_anything_learned_is_unreadable(judge, scene, made, tmp_path):
+    """Nothing happens; a board hides the end; noise; a negative; a blurred clip; another scene's opening."""
     paths, _ = made
-    told, hidden = tmp_path / "told.mp4", tmp_path / "hidden"
-    hidden.mkdir()
-    command = [
-        imageio_ffmpeg.get_ffmpeg_exe(),
-        "-v",
-        "error",
-        "-i",
-        paths[0],
-        "-c",
-        "copy",
-        "-metadata",
-        "title=ended-left",
-        told,
-    ]
-    subprocess.run(command, check=True)
-    box = b"ended-left-too"
-    told.write_bytes(told.read_bytes() + (8 + len(box)).to_bytes(4, "big") + b"free" + box)
-    assert told.read_bytes().count(b"ended-left") == 2
-    (copy,) = disguise([told], hidden, 16.0, None, lambda count: None)
-    assert b"ended-left" not in copy.read_bytes() and copy.read_bytes() != paths[0].read_bytes()
-    before, after = (np.stack(list(read_clip(path))).astype(int) for path in (paths[0], copy))
-    assert before.shape == after.shape and 0.0 < np.mean(np.abs(before - after)) < 2.0
-
-
-def test_a_picture_unlike_anything_learned_is_unreadable(judge, scene, tmp_path):
-    noise = Generator(Philox(0)).integers(0, 6, (240, 416, 3)).astype(np.uint8)
-    source = clips.source_of(scene)
-    empty = judge.stage.empty  # the thing that should lie there is hidden
-    for number, frame in enumerate((noise + 120, 255 - source, np.maximum(empty, noise))):
-        write_clip(tmp_path / f"{number}.mp4", [source] * 4 + [frame] * 4, 16.0)
+    source, end = clips.source_of(scene), list(read_clip(paths[0]))[-1]
+    x0, y0, x1, y1 = judge.detector.grid.region
+    board = end.copy()
+    board[y0:y1, x0:x1] = 92
+    noise = Generator(Philox(0)).integers(100, 140, source.shape).astype(np.uint8)
+    soft = [cv2.GaussianBlur(image, (0, 0), 24) for image in (source, end)]
+    pairs = [(source, source), (source, board), (source, noise), (source, 255 - source), soft, (noise, end)]
+    for number, (opening, closing) in enumerate(pairs):
+        write_clip(tmp_path / f"{number}.mp4", [opening] * 4 + [closing] * 4, 16.0)
         reading = judge.read(tmp_path / f"{number}.mp4")
-        assert (reading.outcome, reading.null) == (None, "unreadable")
+        assert (reading.outcome, reading.null) == (None, "unreadable"), number
+
+
+def test_a_clip_that_ends_on_the_way_is_unreadable(judge, made, tmp_path):
+    """Cut while the ball still falls: what moves has not come to rest, whatever it is nearest to."""
+    paths, _ = made
+    for number, path in enumerate(paths):
+        frames = list(read_clip(path))
+        moving = [k for k in range(1, len(frames)) if np.abs(frames[k].astype(int) - frames[k - 1]).max() > 60]
+        write_clip(tmp_path / f"cut-{number}.mp4", frames[: moving[-1]], 16.0)
+        assert judge.read(tmp_path / f"cut-{number}.mp4").outcome is None
 
 
 def test_below_the_threshold_the_judge_abstains_and_says_how_sure_it_was(judge, made):
@@ -129,50 +122,111 @@ def test_a_damaged_file_is_a_failure_and_no_reading(judge, made, tmp_path):
     assert all(isinstance(one, Failure) and one.reason for one in said[1:])
 
 
-def test_a_camera_a_little_off_is_registered():
-    """A board's picture moved by (14, 10) pixels, and one at half the size, come back to within the codec's noise."""
+def test_a_camera_a_little_off_is_brought_back():
+    """A board's picture moved by (14, 10) pixels, one at half the size, one turned and brought nearer: all within 2 pixels."""
     source = clips.source_of(load_scene("calibench/galton_board"))
+    turn = cv2.getRotationMatrix2D((415.5, 239.5), 0.8, 1.02)
     moved = np.pad(source, ((10, 0), (14, 0), (0, 0)), mode="edge")[:480, :832]
     small = cv2.resize(source, (416, 240), interpolation=cv2.INTER_AREA)
-    for changed in (moved, small):
-        back = features.register(changed, source)
-        apart = np.abs(back[20:-20, 20:-20].astype(int) - source[20:-20, 20:-20])
-        assert back.shape == source.shape and np.mean(apart) < 2.0
+    turned = cv2.warpAffine(source, turn, (832, 480), borderMode=cv2.BORDER_REPLICATE)
+    points = np.array([[250.0, 60.0], [600.0, 60.0], [250.0, 440.0], [600.0, 440.0]])
+    there = {
+        "moved": points + np.array([14.0, 10.0]),
+        "small": points,
+        "turned": (points - 0.5) @ turn[:, :2].T + turn[:, 2] + 0.5,
+    }
+    for name, picture in (("moved", moved), ("small", small), ("turned", turned)):
+        frame = features.Frame(picture, source, (200, 0, 640, 480))
+        assert np.abs(frame.back(there[name]) - points).max() < 2.0, name
+        back = frame.sight(picture).picture[30:-30, 30:-30].astype(int)
+        assert np.mean(np.abs(back - source[30:-30, 30:-30])) < 4.0, name
+        assert frame.alike > 0.8, name
 
 
-def test_registration_finds_a_known_shift_and_invents_none():
+def test_nothing_in_common_is_not_alike_and_not_moved():
     draws = Generator(Philox(1))
     source = np.kron(draws.integers(0, 255, (24, 40, 3)), np.ones((10, 10, 1))).astype(np.uint8)
-    moved = np.roll(source, (-6, 9), (0, 1))
-    back = features.register(moved, source)
-    assert np.mean(np.abs(back[20:-20, 20:-20].astype(int) - source[20:-20, 20:-20])) < 1.0
-    other = draws.integers(0, 255, source.shape).astype(np.uint8)
-    assert np.array_equal(features.register(other, source), other)
+    other = np.kron(draws.integers(0, 255, (24, 40, 3)), np.ones((10, 10, 1))).astype(np.uint8)
+    assert features.align(source, source)[1] > 0.99
+    assert features.align(other, source)[1] < 0.6
 
 
-def test_the_same_seed_gives_the_same_judge(scene, made):
+def test_a_crop_is_cut_out_where_it_was_asked_for():
+    """A ramp across the picture: the middle of a crop has the ramp's value at the place, at every size of crop."""
+    ramp = np.tile(np.linspace(0, 250, 501)[None, :, None], (200, 1, 3)).astype(np.float64)
+    picture = np.round(ramp).astype(np.uint8)
+    for edge, side in ((20.0, 40), (20.3, 28), (90.0, 28), (44.0, 44)):
+        cut = features.crop(picture, np.array([240.0, 100.0]), edge, side)
+        assert cut.shape == (side, side, 3)
+        assert abs(float(cut[:, :, 0].mean()) - (240.0 - 0.5) / 2) < 0.6
+
+
+def test_the_same_seed_gives_the_same_judge(judge, scene, made):
     paths, _ = made
-    one, two = (TrainedJudge.train(scene, 4, 8) for _ in range(2))
-    assert [one.read(path).confidence for path in paths] == [two.read(path).confidence for path in paths]
+    again = TrainedJudge.train(scene, 0, 16)
+    assert [judge.read(path).confidence for path in paths] == [again.read(path).confidence for path in paths]
 
 
 def test_training_never_meets_a_rollout_that_may_be_judged(scene, monkeypatch):
-    streams = []
-    search = clips.search
+    streams, search, run = [], clips.search, examples.run
 
-    def spy(*arguments, **named):
+    def spy_search(*arguments, **named):
         streams.append(named["stream"])
         return search(*arguments, **named)
 
-    monkeypatch.setattr(trained, "search", spy)
+    def spy_run(engine, device, seed, stream, *arguments, **named):
+        streams.append(stream)
+        return run(engine, device, seed, stream, *arguments, **named)
+
+    monkeypatch.setattr(examples, "search", spy_search)
+    monkeypatch.setattr(examples, "run", spy_run)
     TrainedJudge.train(scene, 0, 8)
-    assert streams == ["toy/wedge/training"] and scene.stream == "toy/wedge"
+    assert scene.stream == "toy/wedge" and set(streams) == {"toy/wedge/training", "toy/wedge/training/open"}
+
+
+def test_no_look_that_is_learned_from_is_one_of_the_presets_but_the_studio():
+    made = examples.training_looks(0)
+    assert len(made) == examples.LOOKS and made[0] == looks.LOOKS["studio"]
+    assert not any(look == preset for look in made[1:] for preset in looks.LOOKS.values())
+    assert made == examples.training_looks(0) and made[1:] != examples.training_looks(1)[1:]
+
+
+def test_an_outcome_that_never_comes_is_learned_from_a_wider_launch(toy_conf):
+    one_sided = load_scene("toy/wedge", ["scene.device.random.release_x={dist: norm, loc: 50e-3, scale: 1e-3}"])
+    states = examples.collect(one_sided, 0, 8, 64, None, lambda count: None)
+    assert np.bincount(states.labels).tolist() == [8, 8]
+    assert np.all((states.ends.pos[:, 0, 0] > 0) == (states.labels == 1))
 
 
 def test_too_few_examples_are_told(toy_conf):
-    one_sided = load_scene("toy/wedge", ["scene.device.random.release_x={dist: norm, loc: 50e-3, scale: 1e-3}"])
-    with pytest.raises(UserError, match="left: 0, right: 8"):
-        TrainedJudge.train(one_sided, 0, 8, limit=64)
+    lost = load_scene("toy/wedge", ["scene.device.dead_zone=10"])
+    with pytest.raises(UserError, match="left: 0, right: 0"):
+        TrainedJudge.train(lost, 0, 8, limit=64)
+
+
+def test_the_body_that_decides_is_found_by_putting_bodies_back():
+    """Roulette: the ball, not the larger rotor. Two dice: both. Lottery: the ball in the tube, another one each time."""
+    wheel = load_scene("calibench/roulette")
+    ends = clips.search(wheel, 0, [2, 2, 2], limit=200).end
+    names = [body.name for body in wheel.device.world().moving]
+    assert {names[k] for k in focus.Focus.of(wheel, ends).bodies(wheel, ends)[:, 0]} == {"ball"}
+    dice = load_scene("pawbench/A21")
+    assert focus.parts_of(dice)[7] == ("2", "2") and focus.parts_of(wheel) is None
+    rolled = clips.search(dice, 0, [1] * 11, limit=200).end
+    assert focus.Focus.of(dice, rolled).count == 2
+    draw = load_scene("pawbench/A19")
+    drawn = clips.search(draw, 0, [1, 0, 1, 1], limit=64)
+    bodies = focus.Focus.of(draw, drawn.end).bodies(draw, drawn.end)[:, 0]
+    filling = [draw.device.filling[k] for k in bodies]
+    assert filling == [draw.device.facts[fact] for fact in drawn.fact]
+
+
+def test_like_bodies_change_places_and_the_device_reads_them_anew():
+    scene = load_scene("pawbench/A19")
+    drawn = clips.search(scene, 0, [2, 0, 2, 2], limit=64)
+    states, labels = focus.exchanged(scene, drawn.end, [3, 3, 3, 3])
+    assert np.bincount(labels, minlength=4).tolist() == [3, 3, 3, 3]
+    assert np.array_equal(scene.outcome(scene.device.read(states)), labels)
 
 
 def test_calibration_recovers_a_known_curve():
@@ -180,7 +234,7 @@ def test_calibration_recovers_a_known_curve():
     draws = Generator(Philox(2))
     margins = draws.uniform(0.0, 2.0, 20_000)
     right = draws.uniform(size=margins.size) < expit(3.0 * margins - 1.0)
-    slope, offset = trained._calibrate(margins, right)
+    slope, offset = learners.calibrate(margins, right)
     p = expit(3.0 * margins - 1.0)
     design = np.stack([margins, np.ones_like(margins)])
     error = np.sqrt(np.diag(np.linalg.inv((design * p * (1 - p)) @ design.T)))
@@ -188,7 +242,7 @@ def test_calibration_recovers_a_known_curve():
 
 
 def test_no_error_among_the_examples_is_still_no_certainty():
-    slope, offset = trained._calibrate(np.linspace(0.5, 1.0, 30), np.ones(30, bool))
+    slope, offset = learners.calibrate(np.linspace(0.5, 1.0, 30), np.ones(30, bool))
     assert np.all(expit(slope * np.linspace(0.5, 1.0, 30) + offset) < 0.99)
 
 
@@ -205,36 +259,42 @@ def test_the_state_judge_knows_its_clips_by_their_bytes_alone(made, tmp_path):
 
 
 @pytest.mark.slow
-def test_dice_are_read_and_shuffled_labels_are_not():
-    """240 dice held out: at least .95 of the answered right; trained on shuffled labels the share is within chance.
+def test_dice_are_read_in_looks_not_learned_and_shuffled_labels_are_not():
+    """180 dice held out, in the three presets that were not learned from: .95 of the answered right, .1 abstained at most.
 
-    A judge right with probability .98 fails the first at 200 answers with probability .01. Chance: 1/6 +- 4 standard
-    errors, which a judge at chance leaves with probability 1e-4.
+    A judge right with probability .98 fails the first at 170 answers with probability .01. Trained on shuffled labels the share
+    right is within 4 standard errors of chance, which a judge at chance leaves with probability 1e-4.
     """
     scene = load_scene("calibench/dice")
-    learned = clips.search(scene, 0, [60] * 6, limit=4000, stream=scene.stream + trained.TRAINING)
-    held_out = clips.search(scene, 0, [40] * 6, limit=4000)
     source = clips.source_of(scene)
-    stage, looks = trained._looks(scene, learned, source, None)
-    tested = [look for part in _seen(scene, held_out, source, stage) for look in part]
-    labels, truth = scene.outcome(learned.fact).astype(np.int64), scene.outcome(held_out.fact)
-    judge = TrainedJudge.fit(scene.outcomes, labels, looks, source, stage, Generator(Philox(0)))
-    answers, margins = trained._decide(judge.features, judge.model, tested)
-    answered = expit(judge.slope * margins + judge.offset) >= judge.threshold
-    assert answered.mean() > 0.75
-    assert np.mean((answers == truth)[answered]) >= 0.95
-    mixed = Generator(Philox(5)).permutation(labels)
-    blind = TrainedJudge.fit(scene.outcomes, mixed, looks, source, stage, Generator(Philox(0)))
-    share = np.mean(trained._decide(blind.features, blind.model, tested)[0] == truth)
+    states = examples.collect(scene, 0, 60, 4000, None, lambda count: None)
+    drawn = examples.draw(scene, states, source, 0, None)
+    held_out = clips.search(scene, 0, [30] * 6, limit=4000)
+    truth = scene.outcome(held_out.fact)
+    seen = [one for k, name in enumerate(("phone", "flat", "toy")) for one in filmed(scene, held_out.end[k::3], name)]
+    truth = np.concatenate([truth[k::3] for k in range(3)])
+    judge = TrainedJudge.fit(scene, drawn, source, Generator(Philox(0)))
+    said = [judge.decide(one)[0] for one in seen]
+    answered = [(label, scene.outcomes[k]) for label, k in zip(said, truth, strict=True) if label is not None]
+    assert len(answered) >= 0.9 * len(truth)
+    assert np.mean([label == true for label, true in answered]) >= 0.95
+    rows = [k for k, one in enumerate(drawn.items) if one.label >= 0]
+    items = list(drawn.items)
+    for k, other in zip(rows, Generator(Philox(5)).permutation(rows), strict=True):
+        items[k] = dataclasses.replace(items[k], label=drawn.items[other].label, fact=drawn.items[other].fact)
+    blind = TrainedJudge.fit(scene, dataclasses.replace(drawn, items=tuple(items)), source, Generator(Philox(0)))
+    guess = [dataclasses.replace(blind, threshold=0.0).decide(one)[0] for one in seen]
+    share = np.mean([label == scene.outcomes[k] for label, k in zip(guess, truth, strict=True) if label is not None])
     assert abs(share - 1 / 6) < 4 * np.sqrt(5 / 36 / len(truth))
 
 
-def _seen(scene, rollouts, source, stage):
-    import tempfile
-    from pathlib import Path
-
-    with tempfile.TemporaryDirectory() as name:
-        for at in range(0, len(rollouts), 40):
-            path = Path(name) / f"{at}.mp4"
-            trained._draw(trained._Draw(scene, rollouts.end[slice(at, at + 40)], path))
-            yield trained._see(trained._See(path, source, stage))
+def filmed(scene, ends, name):
+    """Return the ends of clips of final states in a look, through its sensor and codec."""
+    shot = looks.shoot(looks.look(name), scene.camera, scene.light, 1, 0)
+    canvas = looks.canvas_of(scene.renderer, scene.device.world(), shot)
+    opening = canvas.frame(nominal_state(scene.device.world()), 0)
+    with tempfile.TemporaryDirectory() as folder:
+        for row in range(len(ends)):
+            path = Path(folder) / f"{row}.mp4"
+            write_clip(path, looks.develop([opening] * 2 + [canvas.frame(ends, row)] * 4, shot), 16.0, shot.look.crf)
+            yield dataclasses.replace(features.ends(path), stirring=0.0)
