@@ -20,6 +20,7 @@ HUE, STRENGTH = 0.33, 0.25  # how far [rad] a pixel's hue is from a ball's, and 
 SMALLEST, LARGEST = 0.010, 0.08  # of the picture's height: a ball's radius
 NEAR = 12.0  # radii: how far from one another the balls of a box are
 FINE = 40.0  # px: the radius at which balls are looked at
+WITHIN = 0.8
 GLEAM = 0.2  # of a radius squared: the largest hole in a ball's colour; what four balls leave free between them is larger
 
 
@@ -138,12 +139,17 @@ def _filled(patch: Array, most: float) -> Array:
 def _inscribed(patch: Array, least: float) -> tuple[Array, Array]:
     """Return centres (n, 2) and radii (n,) of circles within `patch` (H, W) that are larger than their neighbours.
 
-    Of two whose centres are nearer than .9 of the larger radius the larger stays; none is below `least` [px].
+    Of two whose centres are nearer than .9 of the larger radius the larger stays, and none that lies for `WITHIN` of it in
+    larger ones: the waist between two balls is no third. None is below `least` [px].
     """
     inside = cv2.distanceTransform(np.pad(patch, 1).astype(np.uint8), cv2.DIST_L2, 5)[1:-1, 1:-1]
     y, x = np.nonzero((inside == maximum_filter(inside, size=3)) & (inside > least))
     at, radius, kept = np.column_stack([x, y]) + 0.5, inside[y, x], list[int]()
+    turn, share = np.arange(64) * 2.4, np.sqrt((np.arange(64) + 0.5) / 64.0)  # a sunflower fills a disc evenly
+    disc = np.column_stack([share * np.cos(turn), share * np.sin(turn)])
     for i in np.argsort(-radius, kind="stable"):
-        if all(np.hypot(*(at[i] - at[j])) > 0.9 * radius[j] for j in kept):
+        apart = np.linalg.norm(at[i] - at[kept], axis=1)
+        far = np.linalg.norm(at[i] + radius[i] * disc[:, None] - at[kept], axis=2)
+        if np.all(apart > 0.9 * radius[kept]) and np.mean(np.any(far < radius[kept], axis=1)) < WITHIN:
             kept.append(int(i))
     return at[kept].reshape(-1, 2), radius[kept]

@@ -251,7 +251,7 @@ def _pips(picture: Picture) -> Array:
     contours, _ = cv2.findContours(mask, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     cv2.drawContours(body, [cv2.convexHull(np.concatenate(contours))], -1, 1, -1)
     # Faces by their own lightness: what it is without pips (a closing fills dark spots).
-    size = int(0.22 * max(crop.shape)) | 1
+    size = int(0.16 * max(crop.shape)) | 1
     bare = cv2.morphologyEx(
         crop.astype(np.float32), cv2.MORPH_CLOSE, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (size, size))
     )
