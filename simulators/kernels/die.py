@@ -40,7 +40,7 @@ PUSH_OUT = 0.1  # share of an overlap that is taken back a step
 QUIET_SPEED, QUIET_STEPS = 1e-3, 4  # m/s of every surface, in so many steps on three contacts or more: it lies for good
 MOST_CONTACTS = 32
 PLACES = 5 * 8  # where a guess of an impulse is kept: a corner on a plane
-APART = 1.0 / 600.0  # s: dice that cannot meet for so long go on each by itself
+APART = 1.0 / 120.0  # s: dice that cannot meet for so long go on each by itself
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class DieKernel:
     iterations: int = 100
 
     name: ClassVar[str] = "die_kernel"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
 
     def __post_init__(self) -> None:
         if not self.iterations > 0:
