@@ -14,20 +14,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from refcheck.blind import MODEL, Key, path_of
+from refcheck.blind import MODEL, Key, name_of, path_of
 from refcheck.clips import plain, source_of
+from refcheck.command import UserError
 from refcheck.evaluate_judges import REPLIES, endpoint_settings
 from refcheck.evaluate_run import BROKEN, CHECKPOINT, Entry, row_lines
 from refcheck.judges import Failure, Judge, read_all
+from refcheck.judges.noisy import NoisyJudge
 from refcheck.judges.rubrics import Item
 from refcheck.judges.state import fingerprint
 from refcheck.labels import Row
 from refcheck.tally import Reading
+from refcheck.untrusted import Problems, parse_json, read_text
 from scenes.scene import Scene
 from simulators.execute import Pool
 from simulators.video import ClipError
 
-JUDGES = ("trained", "state", "vlm")
+JUDGES = ("trained", "vlm", "state", "noisy")
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,13 @@ def judge_for(
     """Return the judge that `values` ask for, made ready for a scene. Raises `UserError` where it cannot be."""
     if values["judge"] == "state":
         return Asked("state", {}, Oracle.of, Oracle.of)
+    if values["judge"] == "noisy":
+        rows, seed = _errors(Path(values["confusion"]), scene), values["seed"]
+
+        def erring(again: int) -> Callable[[Key], Judge]:
+            return lambda key: NoisyJudge.of(Oracle.of(key), rows, scene.outcomes, seed, again)
+
+        return Asked("noisy", {"confusion": rows}, erring(0), erring(1))
     if values["judge"] == "vlm":
         return _vlm(values, scene, stack, out)
     from refcheck.judges.trained import TRAINING, TrainedJudge  # scikit-learn: only where it is needed
@@ -82,6 +92,21 @@ def judge_for(
     told = {"version": judge.version, "stream": scene.stream + TRAINING, "per_outcome": values["per_outcome"]}
     told |= {"threshold": judge.threshold, **plain(judge.training)}
     return Asked("trained", told, lambda key: judge, lambda key: judge)
+
+
+def _errors(path: Path, scene: Scene) -> dict[str, dict[str, float]]:
+    """Return the rows that confusion= has for a scene. Raises `UserError` for a file that is no such thing."""
+    problems = Problems()
+    text = read_text(path, problems)
+    problems.check()
+    try:
+        rows = parse_json(text or "")[name_of(scene.id)]
+        NoisyJudge.of(Oracle({}), rows, scene.outcomes)
+    except KeyError as error:
+        raise UserError(f"confusion={path} has no {error}, the scene that is judged") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"confusion={path}, {scene.id}: {error}") from error
+    return dict(rows)
 
 
 def _vlm(values: Mapping[str, Any], scene: Scene, stack: ExitStack, out: Path | None) -> Asked:
@@ -116,7 +141,7 @@ def ask(judge: Judge, key: Key, folder: Path, pool: Pool | None, threads: int, a
     paths = [path_of(folder, clip.scene, clip.repeat) for clip in key.clips]
     trust: list[dict[str, str] | None] = [None] * len(paths)
     audit = getattr(judge, "judge", None)
-    if audit is None:
+    if not callable(audit):
         said: list[Reading | Failure] = read_all(judge, paths, pool, advance)
     else:
         with ThreadPoolExecutor(threads) as workers:

@@ -241,7 +241,8 @@ def test_every_label_gets_a_rollout_that_ended_there_and_none_is_used_twice(toy_
 
 
 def run_controls(out, *words):
-    status = app.main(["controls", "scene=toy/wedge", *WIDE, "k=12", "workers=1", f"out={out}", *words])
+    own = [] if any(word.startswith("k=") for word in words) else ["k=12"]
+    status = app.main(["controls", "scene=toy/wedge", *WIDE, *own, "workers=1", f"out={out}", *words])
     return status, json.loads((out / "result.json").read_text())
 
 
@@ -306,3 +307,24 @@ def test_a_clip_that_cannot_be_read_is_counted_apart_and_ends_in_status_3(toy_co
     assert np.sum(result["confusion"]) == 11 == sum(result["truth"]["counts"])
     assert result["abstained"] == 0.0, "a failure is no abstention"
     assert sum(bool(clip["failure"]) for clip in result["clips"]) == 1 == len(result["failures"])
+
+
+def test_a_noisy_judge_errs_as_its_matrix_says_and_is_not_usable(toy_conf, tmp_path):
+    """It calls every left right and half of right null: of 10, 1 to 9 in all but 1 of 512 seeds, and this one is fixed."""
+    errors = tmp_path / "errors.json"
+    errors.write_text(json.dumps({"wedge": {"left": {"right": 1.0}, "right": {"null": 0.5}}}))
+    words = ("judge=noisy", f"confusion={errors}", "k=20", "set=balanced", "again=true")
+    status, result = run_controls(tmp_path / "o", *words)
+    (_, wrong, none), (false, right, null) = result["confusion"]
+    assert status == 0 and (wrong, none, false) == (10, 0, 0) and right + null == 10 and 1 <= null <= 9
+    assert result["report"]["usable"] is False and result["sampling"] == "quota"
+    assert 1 <= result["again"]["retest"]["differ"] <= 9, "it errs anew"
+
+
+def test_sets_off_the_reference_and_sweeps_from_the_command_line(toy_conf, tmp_path):
+    status, result = run_controls(tmp_path / "a", "judge=state", "set=collapsed", "toward=right")
+    assert status == 0 and result["truth"]["counts"] == [0, 12] and result["tvd_truth"] == 0.5
+    status, result = run_controls(tmp_path / "b", "judge=state", "set=batches", "tilt=.5", "sweep=fps", "k=2")
+    assert status == 0 and [sum(one["truth"]) for one in result["batches"]] == [1, 1]
+    assert result["batches"][1]["truth"] == [1, 0], "tilted by a half: all to the first"
+    assert [(row["value"], row["right"]) for row in result["sweep"]["rows"]] == [(v, 2) for v in ("4.0", "8.0", "16.0", "24.0")]
