@@ -17,7 +17,7 @@ from simulators.render.lettering import SUITS, glyph, layout, upside_down
 from simulators.rotation import Array
 from simulators.world import Box, Cylinder, Lathe, Part, Sphere
 
-SPOT = 0.62  # rad, angular radius of a ball's white spots
+SPOT = 0.72  # rad, angular radius of a ball's white spots
 WHITE, BLACK = (0.86, 0.86, 0.84), (0.012, 0.012, 0.015)
 _RED = (0.56, 0.010, 0.018)
 _CARD = re.compile(r"(10|[2-9AJQK])([SHDC])")
@@ -156,7 +156,7 @@ def text_distance(ink, at, u, v):
         if abs(u - x) < half + 0.3:
             best = min(best, _glyph_distance(ink, int(ink[at + 5 + 3 * k]), u - x, v))
     if ink[at + 2] > 0.0:
-        best = min(best, max(abs(u) - 0.5 * ink[at + 1], abs(v + 0.76) - 0.085))
+        best = min(best, max(abs(u) - 0.5 * ink[at + 1], abs(v + 0.78) - 0.11))
     return best
 
 
@@ -213,7 +213,7 @@ def number(ink, at, base, x, y, z, radius, footprint):
     color = _mix(WHITE, BLACK, 0.85 * ring)
     # as on paper laid on the ball: arc lengths count
     stretch = angle * radius / max(flat, 1.0e-12 * radius)
-    height = min(0.95 * SPOT, 1.38 * SPOT / max(ink[at + 1], 0.5)) * radius
+    height = min(1.05 * SPOT, 1.42 * SPOT / max(ink[at + 1], 0.5)) * radius
     if ink[at + 2] > 0.0:
         height *= 0.85
     written = _cover(text_distance(ink, at, u * stretch / height, v * stretch / height) * height, footprint)
