@@ -2,6 +2,7 @@
 
 import dataclasses
 import subprocess
+import tracemalloc
 
 import imageio_ffmpeg
 import numpy as np
@@ -200,6 +201,19 @@ def test_a_clip_starts_at_the_source_image_whatever_the_launch(canvas_and_world,
     assert np.array_equal(image, canvas.traced(nominal_state(world), 0))
     assert not np.array_equal(frames[-1], other[-1])
     assert all(np.array_equal(frame, frames[29]) for frame in frames[29:])
+
+
+def test_memory_stays_flat_in_clip_length(canvas_and_world, tmp_path):
+    """Drawing, encoding and reading back 600 frames take no more than 60 do, to within twenty frames' pixels."""
+    canvas, world = canvas_and_world
+    peaks = []
+    for count in (60, 60, 600):  # the first time modules and tables are loaded
+        recorded, path = trajectory(world, count, 16, 0.001), tmp_path / "clip.mp4"
+        tracemalloc.start()
+        assert write_clip(path, frames_of_clip(canvas, recorded, 16), 16) == sum(1 for _ in read_clip(path)) >= count
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] - peaks[1] < 20 * canvas.background.nbytes
 
 
 def test_another_rate_than_recorded_is_refused(canvas_and_world):
