@@ -24,7 +24,7 @@ from refcheck.judges.features import Look as Seen
 from refcheck.judges.focus import Focus
 from scenes.scene import Scene
 from simulators.device import State
-from simulators.engines.loop import run
+from simulators.engines.loop import REST_TIME, run
 from simulators.execute import Pool, spread
 from simulators.render import Image, looks
 from simulators.render.canvas import Region, clip_region, nominal_state
@@ -42,7 +42,7 @@ WIDER = (4.0, 16.0, 64.0)  # times the spread of a launch, for outcomes that nev
 VARIANTS = 2  # times that what decides is cut out of a picture
 RECORDED = 12  # rollouts that undecided states are taken from
 MARGIN = 12.0  # pixels drawn beyond what is looked at: it is cut out a little elsewhere each time
-FRESH = 0.6  # of the time to the end: before that a thing that must come to rest has not
+FRESH = 0.5  # of the time until it lies still: before that a thing that must come to rest shows nothing
 
 Advance = Callable[[int], Any]
 
@@ -68,13 +68,13 @@ def collect(scene: Scene, seed: int, per_outcome: int, limit: int, pool: Pool | 
     needed = np.full(count, per)
     heap = any(len(group) > 2 for group in focus.alike(scene.device.world()))
     stream = scene.stream + TRAINING
-    found = [
-        search(scene, seed, needed, limit=min(limit, CLUSTER) if heap else limit, stream=stream, pool=pool, advance=advance)
-    ]
-    ends, facts = [found[0].end], [found[0].fact.astype(np.int64)]
-    labels = [scene.outcome(found[0].fact).astype(np.int64)]
-    if heap and len(found[0]):
-        more, outcome = focus.exchanged(scene, found[0].end, needed - np.bincount(labels[0], minlength=count))
+    most = min(limit, CLUSTER) if heap else limit
+    found = search(scene, seed, needed, limit=most, stream=stream, pool=pool, advance=advance)
+    ends, facts = [found.end], [found.fact.astype(np.int64)]
+    labels = [scene.outcome(found.fact).astype(np.int64)]
+    if heap and len(found):
+        short = (needed - np.bincount(labels[0], minlength=count)).tolist()
+        more, outcome = focus.exchanged(scene, found.end, short)
         ends.append(more)
         labels.append(outcome)
         facts.append(np.asarray(scene.device.read(more), np.int64))
@@ -113,7 +113,8 @@ def _undecided(scene: Scene, seed: int) -> State:
     rollouts = run(integrator, device, seed, scene.stream + TRAINING + "/open", range(RECORDED), fps=FPS)
     kept = list[State]()
     for k, trajectory in enumerate(rollouts.trajectories or ()):
-        ends = float(rollouts.end.time[k])
+        ends = float(rollouts.end.time[k])  # rest is established by having lasted
+        ends -= REST_TIME if device.readout == "rest" else 0.0
         open_still = np.asarray(device.read(trajectory)) < 0
         if device.readout == "rest":
             open_still |= trajectory.time < FRESH * ends
@@ -263,10 +264,11 @@ def draw(scene: Scene, states: States, source: Image, seed: int, pool: Pool | No
             tasks.append(_Task(scene, shot, some, whole, regions, middles, size, source, region, path))
             told.append(np.concatenate([np.full(len(others), -1), rows]))
         drawn = spread(pool, _draw, tasks)
+    labels, facts = np.append(states.labels, -1), np.append(states.facts, -1)  # row -1 is undecided
     items = [
-        Example(way, *((int(states.labels[row]), int(states.facts[row])) if row >= 0 else (-1, -1)), *one)
+        Example(way, int(labels[row]), int(facts[row]), sight, at, cut)
         for way, (rows, some_drawn) in enumerate(zip(told, drawn, strict=True))
-        for row, one in zip(rows, some_drawn, strict=True)
+        for row, (sight, at, cut) in zip(rows, some_drawn, strict=True)
     ]
     return Examples(tuple(items), region, size, where.count)
 

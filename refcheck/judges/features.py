@@ -60,8 +60,8 @@ def ends(path: Path) -> Ends:
 def _edges(image: Image) -> NDArray[np.float32]:
     """Return how strong the edges are at half the size: what another light or colour leaves as it is."""
     grey = cv2.cvtColor(np.ascontiguousarray(image), cv2.COLOR_RGB2GRAY)
-    half = cv2.resize(grey, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA).astype(np.float32)
-    half = cv2.GaussianBlur(half, (0, 0), 1.0)
+    small = cv2.resize(grey, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA).astype(np.float32)
+    half = cv2.GaussianBlur(small, (0, 0), 1.0)
     strength = np.hypot(cv2.Sobel(half, cv2.CV_32F, 1, 0), cv2.Sobel(half, cv2.CV_32F, 0, 1))
     return np.sqrt(strength).astype(np.float32)
 
@@ -94,7 +94,7 @@ def align(opening: Image, source: Image) -> tuple[FloatArray, float]:
     except cv2.error:  # it did not converge: the pictures have nothing in common
         return none, before
     moved = cv2.warpAffine(here, warp, there.shape[::-1], flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, borderMode=1)
-    after = _correlation(moved, there)
+    after = _correlation(np.asarray(moved, np.float32), there)
     if after < before:
         return none, before
     found = np.asarray(warp, float)

@@ -137,14 +137,14 @@ def panel_csv(key: Path, votes: Sequence[Path]) -> str:
     if not cast and not problems.found:
         problems.add(key.parent, "no votes were given")
     problems.check()
-    text, people = io.StringIO(), sorted(cast)
-    writer = csv.writer(text, lineterminator="\n")
+    panel, people = io.StringIO(), sorted(cast)
+    writer = csv.writer(panel, lineterminator="\n")
     writer.writerow([*KEY, "vlm", *(f"human_{k}" for k in range(1, len(people) + 1))])
     for clip, line in sealed.items():
         answers = [NULL if (said := cast[who].get(clip, "")) == NO_OUTCOME else said for who in people]
         if any(answers):
             writer.writerow([line.scene, line.model, line.seed, line.vlm, *answers])
-    return text.getvalue()
+    return panel.getvalue()
 
 
 _HTML = """<!doctype html>

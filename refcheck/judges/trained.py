@@ -230,8 +230,8 @@ def damaged(sight: Sight, region: tuple[int, int, int, int], generator: Generato
 def _still(sights: Sequence[Sight]) -> tuple[NDArray[np.bool_], float]:
     """Return where (h, w) nothing ever changes, and the most that the codec and the light change there, with room."""
     changes = np.stack([features.coarse_change(sight.change) for sight in sights])
-    touched = cv2.dilate((changes > 0).any(axis=0).astype(np.uint8), np.ones((7, 7), np.uint8))
-    still = ~touched.astype(bool)
+    touched = np.asarray((changes > 0).any(axis=0), np.uint8)
+    still = ~np.asarray(cv2.dilate(touched, np.ones((7, 7), np.uint8)), bool)
     if not still.any():
         still[:1] = True
     return still, BEYOND * float(changes[:, still].mean(axis=1).max()) + 1.0

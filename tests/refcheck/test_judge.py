@@ -1,0 +1,113 @@
+"""`judge`: labels of clips without a score, agreement between judges by scene, a page for people and their votes back."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from refcheck import app
+from simulators.video import write_clip
+
+TRUTH = ["heads", "tails", "heads", "tails", "heads", "heads"]
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Six clips of A-01 that nobody need look at, their truth, and a judge that takes some heads for tails."""
+    (tmp_path / "clips" / "A-01").mkdir(parents=True)
+    for number in range(len(TRUTH)):
+        frame = np.full((32, 48, 3), 40 + 20 * number, np.uint8)
+        frame[8:16] = 250
+        write_clip(tmp_path / "clips" / "A-01" / f"r{number:03d}.mp4", [frame] * 3, 8.0)
+    told = {f"A-01/r{number:03d}": label for number, label in enumerate(TRUTH)}
+    (tmp_path / "truth.json").write_text(json.dumps(told))
+    (tmp_path / "errors.json").write_text(json.dumps({"A-01": {"heads": {"tails": 1.0}}}))
+    return tmp_path
+
+
+def judge(place, *more, out, status=0):
+    words = [
+        "judge",
+        "scene=pawbench/A-01",
+        f"data={place / 'clips'}",
+        f"truth={place / 'truth.json'}",
+        f"out={place / out}",
+        *more,
+    ]
+    assert app.main(words) == status
+    path = place / out / "result.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def test_labels_are_counted_and_written(place):
+    result = judge(place, "judge=state", out="a")
+    assert result["labels"] == {"A-01": {"heads": 4, "tails": 2, "null": 0}} and result["judged"] == 6
+    with (place / "a" / "labels.csv").open() as file:
+        assert [row["label"] for row in csv.DictReader(file)] == TRUTH
+    assert judge(place, "judge=state", out="a")["reused"] == 6
+
+
+def test_a_clip_that_cannot_be_read_is_a_failure_and_no_label(place):
+    (place / "clips" / "A-01" / "r002.mp4").write_bytes(b"no clip")
+    result = judge(place, "judge=state", out="a", status=3)
+    assert result["labels"]["A-01"] == {"heads": 3, "tails": 2, "null": 0}
+    assert [one["repeat"] for one in result["failures"]] == [2]
+
+
+def test_judges_that_disagree_are_compared_and_people_see_where(place):
+    """Every head is taken for a tail: 2 of 6 agree, kappa 0, and the page holds the four heads."""
+    judge(place, "judge=state", out="a")
+    result = judge(
+        place,
+        "judge=noisy",
+        f"confusion={place / 'errors.json'}",
+        f"against={place / 'a'}",
+        "human=true",
+        "disagree=true",
+        out="b",
+    )
+    assert result["labels"]["A-01"] == {"heads": 0, "tails": 6, "null": 0}
+    told = result["agreement"]["A-01"]
+    (pair,) = told["pairs"].values()
+    assert (told["clips"], pair["agree"], told["disagree"]) == (6, 2, [0, 2, 4, 5]) and pair["kappa"] == pytest.approx(0.0)
+    assert result["page"] == {"file": "page/index.html", "clips": 4, "of": 4}
+    key = [json.loads(line) for line in (place / "b" / "key.jsonl").read_text().splitlines()]
+    assert sorted(line["seed"] for line in key) == ["0", "2", "4", "5"]
+    votes = place / "votes.csv"
+    votes.write_text("clip,annotator,answer\n" + "".join(f"{line['clip']},ada,heads\n" for line in key))
+    again = judge(place, "judge=noisy", f"confusion={place / 'errors.json'}", f"votes={votes}", "overwrite=true", out="b")
+    assert (again["human"]["decisive"], again["human"]["agree"], again["human"]["wrong_label"]) == (4, 0, 4)
+
+
+def test_an_ensemble_counts_a_null_as_a_vote_and_weighs_by_controls(place):
+    """The truth and a judge that is always wrong: no majority; weighed by what controls found, the truth is followed."""
+    errors = f"confusion={place / 'errors.json'}"
+    result = judge(place, "judge=ensemble", "of=state,noisy", errors, out="a")
+    assert result["labels"]["A-01"] == {"heads": 0, "tails": 2, "null": 4}
+    for name, table in (("state", [[50, 0, 0], [0, 50, 0]]), ("noisy", [[0, 50, 0], [0, 50, 0]])):
+        (place / "weights" / name).mkdir(parents=True)
+        held = {"schema": "quincunx.controls/v1", "scene": "pawbench/A-01", "judge": {"name": name}, "confusion": table}
+        held |= {"outcomes": ["heads", "tails"], "confusion_columns": ["heads", "tails", "null"]}
+        (place / "weights" / name / "result.json").write_text(json.dumps(held))
+    weighed = judge(place, "judge=ensemble", "of=state,noisy", errors, f"weights={place / 'weights'}", out="b")
+    assert weighed["labels"]["A-01"] == {"heads": 4, "tails": 2, "null": 0}
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (("judge=noisy",), "confusion= goes with judge=noisy"),
+        (("judge=state", "disagree=true", "human=true"), "disagree=true compares judges"),
+        (("judge=state", "sample=3"), "give human=true"),
+        (("judge=state", "of=state,vlm"), "go with judge=ensemble"),
+        (("judge=ensemble", "of=state"), "two or more"),
+        (("judge=ensemble", "of=state,eye"), "two or more"),
+        (("judge=trained",), "truth= goes with"),
+    ],
+)
+def test_mistakes_are_told(place, capsys, words, wrong):
+    judge(place, *words, out="a", status=2)
+    assert wrong in " ".join(capsys.readouterr().err.split())
