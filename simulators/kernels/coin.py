@@ -49,7 +49,7 @@ class CoinKernel:
     across its diameter claps: all of it touches, and unless the far side comes down faster than 5 cm/s nothing is left of
     the tilting. Coin and table are no flatter than that; a perfect disc and plane would roll through, and the time to rest
     would have no limit. It decides how long the coin rattles, and no face: means of 1.35, 1.71, 2.09 s at 100, 20, 5 um, heads
-    in .5301, .5298, .5299 of 10,000 (pawbench/A-01, seed 4).
+    in .5295, .5294, .5292 of 10,000 (pawbench/A-01, seed 4).
     Once there is less energy in tilt and lift than raises the centre by .1 mm (half of what counts as rest) the coin lies,
     and slides and turns on a ring of eight points until friction has stopped it.
     """

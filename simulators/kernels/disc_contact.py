@@ -27,12 +27,12 @@ TRY_FINER = -1
 
 
 @borrowing
-def _touch(s, k):
+def _touch(nx, ny, nz, k):
     """Return where the rim touches: the way out from the centre on the table (x, y), and r there and upwards [m].
 
-    All of it lies in the upright plane through the coin's normal, so that the third direction is on its own.
+    (nx, ny, nz) is the coin's normal. All of it lies in the upright plane through that, so that the third direction is on its
+    own: what follows is the normal's part outwards and upwards.
     """
-    nx, ny, nz = normal(s)
     side = 1.0 if nz >= 0.0 else -1.0
     tilt = math.sqrt(nx * nx + ny * ny)
     if tilt > 1e-14:
@@ -114,7 +114,8 @@ def _strike(s, k, place, later, wanted):
 @borrowing
 def _land(s, k):
     """Let the point that meets the table bounce, or stay; return whether it stays."""
-    place = _touch(s, k)
+    nx, ny, nz = normal(s)
+    place = _touch(nx, ny, nz, k)
     vz = _velocity(s, k, place)[2]
     if vz < -RESTITUTION_FROM and k[7] > 0.0:
         _strike(s, k, place, place, -k[7] * vz)
@@ -134,11 +135,17 @@ def _stay(s, before, after, k, dt, damping, finest, widest):
     """
     kept = (1.0 - 0.25 * dt * damping) / (1.0 + 0.25 * dt * damping)  # exp(-damping dt/2) to second order
     weight = 0.5 * dt * k[10]
-    place = _touch(s, k)
+    nx, ny, nz = normal(s)
+    place = _touch(nx, ny, nz, k)
     start = s[2] + place[3]
-    copy(s, after)
-    drift(after, k, 0.5 * dt)
-    halfway = _touch(after, k)
+    half = 0.5 * dt * k[5]
+    mx, my, mz = (
+        nx + half * (s[11] * nz - s[12] * ny),
+        ny + half * (s[12] * nx - s[10] * nz),
+        nz + half * (s[10] * ny - s[11] * nx),
+    )
+    share = 1.0 / math.sqrt(mx * mx + my * my + mz * mz)
+    halfway = _touch(mx * share, my * share, mz * share, k)
     if place[0] * halfway[0] + place[1] * halfway[1] < HALFWAY:
         halfway = place
     lift = s[LIFT]
@@ -152,7 +159,8 @@ def _stay(s, before, after, k, dt, damping, finest, widest):
         rise = _strike(before, k, place, halfway, lift)
         copy(before, after)
         drift(after, k, dt)
-        there = _touch(after, k)
+        nx, ny, nz = normal(after)
+        there = _touch(nx, ny, nz, k)
         gap = after[2] + there[3]
         flips = place[5] * there[5] < 0.0
         claps = not flips and _passes_flat(place, there, k[11] / (2.0 * k[0]))
