@@ -99,7 +99,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What tune found. `before` is the scene as it was; `holds` asks all of `lacking` to be empty.
+    """What tune found. `before` is the scene as its file has it; `holds` asks all of `lacking` to be empty.
 
     `supports` says how far from `q` it is under other integration and without the mechanism, each on fresh launches.
     """
@@ -278,7 +278,7 @@ def tune(
 ) -> Tuned:
     """Search, run the best again on fresh launches at both steps, and certify the best of those on fresh ones again."""
     runner = Search(scene, overrides, free, n=n, settle=settle, over=over, seed=seed, pool=pool, advance=advance)
-    before = Search(scene, overrides, (), n=n, settle=settle, over=over, seed=seed, pool=pool).trial({})
+    before = Search(scene, (), (), n=n, settle=settle, over=over, seed=seed, pool=pool).trial({})
     search(runner, evaluations, seed)
     if not runner.trials:
         raise SceneError(f"{scene.id}: none of {len(runner.refused)} places is a scene that can be: {runner.refused[0]}")

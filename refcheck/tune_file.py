@@ -85,7 +85,7 @@ def written(found: Tuned, scene: Scene, overrides: Sequence[str]) -> str:
 
 def _change(found: Tuned, overrides: Sequence[str]) -> str:
     names = [path.removeprefix("scene.") for one in found.free for path in one.paths]
-    given = [word.removeprefix("scene.") for word in overrides]
+    given = [word.removeprefix("scene.") for word in overrides if not word.startswith("scene.knock_out.")]
     return f"Tuned: {', '.join(names)}" + (f"; given: {', '.join(given)}" if given else "") + "."
 
 
