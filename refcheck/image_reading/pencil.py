@@ -50,8 +50,11 @@ class PencilKind:
 
     def find(self, picture: Picture, device: Pencil) -> Marks:
         """Find two long parallel edges, steep and as far apart as a barrel's, and follow them to parts of a pixel."""
-        grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
-        start, end, width = _barrel(grey, device)
+        planes = [cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), cv2.cvtColor(picture, cv2.COLOR_RGB2LAB)[..., 2]]
+        barrels = [barrel for plane in planes for barrel in _barrel(np.ascontiguousarray(plane), device)]
+        if not barrels:
+            raise Unreadable("there is no pair of long, steep, parallel edges as a pencil's barrel has")
+        start, end, width = barrels[0]  # a yellow pencil before grey is as bright as that: only its colour has edges
         return Marks({"axis": _followed(picture, start, end, width)}, {"axis": 0.4})
 
     def values(self, marks: Marks, device: Pencil) -> Values:
@@ -75,8 +78,8 @@ def _slant(points: Array) -> float:
     return math.degrees(math.atan2(-x, y) if y > 0 else math.atan2(x, -y))
 
 
-def _barrel(grey: Picture, device: Pencil) -> tuple[Array, Array, float]:
-    """Return the ends of the middle line of the best pair of edges, and their distance [px]."""
+def _barrel(grey: Picture, device: Pencil) -> list[tuple[Array, Array, float]]:
+    """Return the ends of the middle line of the best pair of edges, and their distance [px]; nothing where there is none."""
     found = cv2.createLineSegmentDetector().detect(grey)[0]
     segments = np.empty((0, 4)) if found is None else np.asarray(found, float).reshape(-1, 4)
     way = segments[:, 2:] - segments[:, :2]
@@ -104,11 +107,11 @@ def _barrel(grey: Picture, device: Pencil) -> tuple[Array, Array, float]:
             base = (segments[i, :2] @ across + segments[j, :2] @ across) / 2.0 * across
             pairs.append((shared, float(apart), base + low * along, base + high * along))
     if not pairs:
-        raise Unreadable("there is no pair of long, steep, parallel edges as a pencil's barrel has")
+        return []
     longest = max(shared for shared, *_ in pairs)
     # The widest of the long ones: a barrel's edge and the line of its gloss are a pair as well.
     _, apart, start, end = max((pair for pair in pairs if pair[0] > 0.7 * longest), key=lambda pair: pair[1])
-    return start, end, apart
+    return [(start, end, apart)]
 
 
 def _joined(segments: Array, angle: Array) -> tuple[Array, Array]:
