@@ -21,7 +21,8 @@ import numpy as np
 
 from refcheck.blind import Control
 from refcheck.command import UserError
-from refcheck.damage import KINDS, Damager, NotApplicable, truth_null
+from refcheck.damage import KINDS, Damager, truth_null
+from refcheck.faults import NotApplicable
 from refcheck.filming import Film, Filming
 from scenes.scene import Scene
 from simulators.device import State

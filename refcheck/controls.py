@@ -53,7 +53,7 @@ OPTIONS = (
     Option("sweep", "str", None, "the same rollouts again at other settings", choices=tuple(SWEEPS)),
     Option("look", "str", "studio", "how clips are filmed", choices=tuple(looks.LOOKS)),
     Option("like", "path", None, "a model's clip: controls get its size, rate, length, codec and bit rate"),
-    Option("judge", "str", "trained", "trained on this scene, vlm (behind an endpoint), state: the truth, noisy: that with errors",
+    Option("judge", "str", "trained", "trained on the scene, vlm (an endpoint), state (the truth), noisy (that with errors)",
            choices=JUDGES),
     Option("again", "bool", False, "read every clip again: noise from test to retest, and of the order of labels"),
     Option("blind", "path", None, "write clips for another stack into this new folder, and judge nothing; see key="),

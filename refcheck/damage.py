@@ -16,8 +16,20 @@ from typing import Literal
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from refcheck.faults import (
+    NotApplicable,
+    backwards,
+    companions,
+    like,
+    motion,
+    moved,
+    movers,
+    protagonist,
+    reach_of,
+    repainted,
+    swapped,
+)
 from refcheck.filming import Film, canvas_of
 from scenes.scene import Scene
 from simulators.device import NULL_REASONS, Rollouts, State
@@ -26,7 +38,6 @@ from simulators.execute import Pool, run_range
 from simulators.render import Canvas, Image, looks
 from simulators.render.canvas import Region
 from simulators.video import MINIMUM, frames_of_clip, read_clip, write_clip
-from simulators.world import Body, Box, Capsule, Cylinder, Material, Part, Shape, Sphere, World
 
 Family = Literal["unreadable", "broken", "null"]
 
@@ -81,10 +92,6 @@ BOARD = (92, 92, 96)
 SAMPLE, SAMPLE_FPS = 8, 12.0  # rollouts, and states a second, that tell where an outcome can be read from
 
 
-class NotApplicable(ValueError):
-    """A way of damage that this scene leaves no room for. The message says why."""
-
-
 def truth_null(kind: str) -> str:
     """Return the null reason that a judge should give, or nothing where the clip still shows its outcome."""
     if kind not in WITHOUT_OUTCOME:
@@ -122,23 +129,6 @@ def decided_at(scene: Scene, trajectory: State) -> int:
         if len(rows):
             return int(rows[0])
     return motion(trajectory)[1]
-
-
-def motion(trajectory: State) -> tuple[int, int]:
-    """Return the first row after the release and the last row at which anything moves (a thousandth of all its motion)."""
-    first = int(np.searchsorted(trajectory.time, -1e-9))
-    places = np.concatenate([trajectory.pos.reshape(len(trajectory), -1), trajectory.quat.reshape(len(trajectory), -1)], axis=1)
-    steps = np.abs(np.diff(places, axis=0)).sum(axis=1)
-    moving = np.flatnonzero(steps > 1e-3 * max(float(steps[first:].max(initial=0.0)), 1e-12)) + 1
-    return first, max(int(moving[-1]) if len(moving) else 0, min(first + 1, len(trajectory) - 1))
-
-
-def protagonist(world: World, camera_points: NDArray[np.float64], trajectory: State) -> int:
-    """Return the position in `world.moving` of the loose body that moves most: along its path [px], or turning in place."""
-    loose = list(world.loose) or list(range(len(world.moving)))
-    path = np.linalg.norm(np.diff(camera_points[:, loose], axis=0), axis=-1).sum(axis=0)
-    turned = np.abs(np.diff(trajectory.quat[:, loose], axis=0)).sum(axis=(0, 2))
-    return loose[int(np.argmax(path + turned))]
 
 
 class Damager:
@@ -191,8 +181,8 @@ class Damager:
             for trajectory in self._sample:
                 first, _ = motion(trajectory)
                 after = trajectory[slice(first + int(EARLY * (decided_at(self.scene, trajectory) - first)), None)]
-                for body in _movers(after):
-                    reach = _reach(self.world.moving[body])
+                for body in movers(after):
+                    reach = reach_of(self.world.moving[body])
                     corners = [after.pos[:, body] + x * reach * right + y * reach * down for x in (-1, 1) for y in (-1, 1)]
                     pixels = self._shot.camera.project(np.concatenate(corners))
                     boxes.append((*pixels.min(axis=0), *pixels.max(axis=0)))
@@ -255,7 +245,7 @@ class Damager:
     def _broken(self, kind: str, trajectory: State) -> Iterator[Image]:
         first, last = motion(trajectory)
         if kind == "energy_gain":
-            yield from self._film(_backwards(trajectory, first, last, self.film.fps))
+            yield from self._film(backwards(trajectory, first, last, self.film.fps))
             return
         if kind == "drift":
             yield from self._drifting(trajectory)
@@ -273,18 +263,18 @@ class Damager:
             return
         most = self._most(trajectory)
         if kind == "swap":
-            yield from self._film(_swapped(trajectory, most, _like(self.world, most), rows))
+            yield from self._film(swapped(trajectory, most, like(self.world, most), rows))
             return
         right, down, _ = self._shot.camera.axes()
-        away = self._aside(trajectory, most)
+        away, cast = self._aside(trajectory, most), companions(self.world, most, trajectory)
         if kind == "teleport":
-            yield from self._film(_moved(trajectory, most, rows, away * right))
+            yield from self._film(moved(trajectory, cast, rows, away * right))
         elif kind == "vanish":
-            yield from self._film(_moved(trajectory, most, rows, 1e3 * self._high(trajectory, most) * down))
+            yield from self._film(moved(trajectory, cast, rows, 1e3 * self._high(trajectory, most) * down))
         else:
             everywhere = slice(0, len(trajectory))
-            gone = _moved(trajectory, most, everywhere, 1e3 * self._high(trajectory, most) * down)
-            second = self._film(_moved(trajectory, most, everywhere, away * right))
+            gone = moved(trajectory, cast, everywhere, 1e3 * self._high(trajectory, most) * down)
+            second = self._film(moved(trajectory, cast, everywhere, away * right))
             streams = zip(self._film(trajectory), second, self._film(gone), strict=True)
             for row, (frame, beside, without) in enumerate(streams):
                 if rows.start <= row < rows.stop:
@@ -316,30 +306,6 @@ class Damager:
             yield np.asarray(cv2.warpAffine(frame, move, size, borderMode=cv2.BORDER_REPLICATE), np.uint8)
 
 
-def _movers(trajectory: State) -> list[int]:
-    """Return the bodies that move by more than a hundredth of what moves most, or turn by more than a degree or so."""
-    apart = np.abs(trajectory.pos - trajectory.pos[:1]).max(axis=(0, 2))
-    turned = np.abs(trajectory.quat - trajectory.quat[:1]).max(axis=(0, 2))
-    return np.flatnonzero((apart > 0.01 * apart.max(initial=0.0)) & (apart > 0.0) | (turned > 0.01)).tolist()
-
-
-def _reach(body: Body) -> float:
-    """Return how far [m] from its centre anything of a body is, at most."""
-    return max(float(np.linalg.norm(part.position)) + _extent(part.shape) for part in body.parts)
-
-
-def _extent(shape: Shape) -> float:
-    if isinstance(shape, Box):
-        return float(np.linalg.norm(shape.size)) / 2
-    if isinstance(shape, Sphere):
-        return shape.radius
-    if isinstance(shape, Cylinder):
-        return float(np.hypot(shape.radius, shape.length / 2))
-    if isinstance(shape, Capsule):
-        return shape.radius + shape.length / 2
-    return max(float(np.hypot(r, z)) for r, z in shape.profile)
-
-
 def _sized(frame: Image, shape: Sequence[int]) -> Image:
     return np.asarray(cv2.resize(np.ascontiguousarray(frame), (shape[1], shape[0]), interpolation=cv2.INTER_CUBIC), np.uint8)
 
@@ -360,62 +326,3 @@ def _beside(region: Region, shape: Sequence[int]) -> Region:
     across, down = int(share * wide), int(share * high)
     a, b = a + (x - a - across) // 2, b + (y - b - down) // 2
     return a, b, a + across, b + down
-
-
-def _moved(trajectory: State, body: int, rows: slice, offset: NDArray[np.float64]) -> State:
-    pos = trajectory.pos.copy()
-    pos[rows, body] += offset
-    return dataclasses.replace(trajectory, pos=pos)
-
-
-def _swapped(trajectory: State, one: int, other: int, rows: slice) -> State:
-    pos, quat = trajectory.pos.copy(), trajectory.quat.copy()
-    for values in (pos, quat):
-        values[rows, one], values[rows, other] = values[rows, other].copy(), values[rows, one].copy()
-    return dataclasses.replace(trajectory, pos=pos, quat=quat)
-
-
-def _backwards(trajectory: State, first: int, last: int, fps: float) -> State:
-    """Return a trajectory whose middle is shown forwards, backwards and forwards again, in regular time."""
-    begin, end = first + round(0.25 * (last - first)), first + round(0.75 * (last - first))
-    rows = np.concatenate([np.arange(end), np.arange(end, begin, -1), np.arange(begin, len(trajectory))])
-    again = trajectory[rows]
-    return dataclasses.replace(again, time=trajectory.time[0] + np.arange(len(rows)) / fps)
-
-
-def _like(world: World, body: int) -> int:
-    """Return the nearest numbered loose body that has the shapes of `body` and another look."""
-    mine = world.moving[body]
-    for other in world.loose:
-        body_ = world.moving[other]
-        same = [part.shape for part in body_.parts] == [part.shape for part in mine.parts]
-        if other != body and same and [p.material for p in body_.parts] != [p.material for p in mine.parts]:
-            return other
-    raise NotApplicable("no two bodies are alike in shape and different in looks")
-
-
-def repainted(world: World, body: int) -> World:
-    """Return the world with its sectors' colours moved on by one, or where it has none `body`'s colours changed."""
-    sectors = any(part.material.sectors for one in world.bodies for part in one.parts)
-
-    def other(material: Material) -> Material:
-        if material.sectors:
-            colors = [sector.color for sector in material.sectors]
-            moved = tuple(
-                dataclasses.replace(sector, color=color)
-                for sector, color in zip(material.sectors, [*colors[1:], colors[0]], strict=True)
-            )
-            return dataclasses.replace(material, sectors=moved)
-        if sectors:
-            return material
-        red, green, blue = material.color
-        plain = max(material.color) - min(material.color) < 0.15
-        return dataclasses.replace(material, color=(0.85, 0.15, 0.2) if plain else (blue, red, green))
-
-    def painted(one: Body) -> Body:
-        if not sectors and one.name != world.moving[body].name:
-            return one
-        parts: tuple[Part, ...] = tuple(dataclasses.replace(part, material=other(part.material)) for part in one.parts)
-        return dataclasses.replace(one, parts=parts)
-
-    return dataclasses.replace(world, bodies=tuple(painted(one) for one in world.bodies))

@@ -7,9 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from refcheck import damage
+from refcheck import damage, faults
 from refcheck.control_clips import Like, Recipe, Wish, make, swept
-from refcheck.damage import KINDS, Damager, NotApplicable, decided_at, motion
+from refcheck.damage import KINDS, Damager, decided_at
+from refcheck.faults import NotApplicable, motion
 from refcheck.filming import Film, Filming
 from scenes.load import load_scene
 from simulators.engines.loop import run
@@ -108,7 +109,7 @@ def test_teleport_duplicate_and_vanish_are_what_they_say(board):
 def test_energy_gain_goes_back_up_and_ends_where_it_did(board):
     trajectory = board[2].trajectories[0]
     first, last = motion(trajectory)
-    again = damage._backwards(trajectory, first, last, FPS)
+    again = faults.backwards(trajectory, first, last, FPS)
     ball = board[0].device.world().loose[0]
     z = again.pos[:, ball, 2]
     assert np.diff(z).max() > 0.01 and trajectory.pos[last, ball, 2] < trajectory.pos[first, ball, 2]
@@ -129,14 +130,22 @@ def test_only_bodies_that_are_alike_change_places(board):
         frames(board, "swap")
     world = load_scene("pawbench/A-13").device.world()
     for one in world.loose:
-        other = world.moving[damage._like(world, one)]
+        other = world.moving[faults.like(world, one)]
         assert [p.shape for p in other.parts] == [p.shape for p in world.moving[one].parts]
         assert [p.material for p in other.parts] != [p.material for p in world.moving[one].parts]
 
 
+def test_who_walks_takes_both_legs_along_and_a_ball_does_not_take_the_wheel():
+    for id, expected in (("calibench/walking", 3), ("calibench/roulette", 1), ("calibench/dice", 1)):
+        scene = load_scene(id)
+        (trajectory,) = run(scene.integrator, scene.device, 0, scene.stream, [0], fps=4.0).trajectories
+        most = faults.protagonist(scene.device.world(), scene.camera.project(trajectory.pos), trajectory)
+        assert len(faults.companions(scene.device.world(), most, trajectory)) == expected
+
+
 def test_sectors_are_repainted_where_there_are_some():
     world = load_scene("pawbench/A-03").device.world()
-    new = damage.repainted(world, world.loose[0])
+    new = faults.repainted(world, world.loose[0])
     before, after = ([p.material.sectors for b in w.bodies for p in b.parts if p.material.sectors] for w in (world, new))
     assert before and [[s.color for s in some] for some in after] == [[s.color for s in (*x[1:], x[0])] for x in before]
     assert [[s.share for s in some] for some in after] == [[s.share for s in some] for some in before]
