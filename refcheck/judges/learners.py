@@ -23,6 +23,7 @@ from refcheck.judges.features import FloatArray, Grid, Look, Sight
 from simulators.render.canvas import Region
 
 CELLS = 5.0  # across the thing that is looked for
+COARSEST = 8  # pixels of a cell: the middle of a large thing is found no less well
 MOST_CELLS = 40_000
 INSIDE, BESIDE = 0.3, 0.8  # sizes from the middle within which a cell shows the thing, and beyond which it does not
 NEGATIVES = 120  # cells that show something else, of a picture
@@ -54,7 +55,7 @@ class Detector:
         places = np.array([one.places for one in items if one.places is not None])
         middle = places.mean(axis=0)
         area = (region[2] - region[0]) * (region[3] - region[1])
-        cell = max(1, round(size / CELLS), int(np.ceil(np.sqrt(area / MOST_CELLS))))
+        cell = max(1, min(COARSEST, round(size / CELLS)), int(np.ceil(np.sqrt(area / MOST_CELLS))))
         grid = Grid(region, cell)
         if np.sqrt(((places - middle) ** 2).sum(axis=-1).mean(axis=0)).max() < FIXED:
             return cls(grid, size, count, middle, None)
