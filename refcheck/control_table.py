@@ -40,7 +40,7 @@ VERSION = 1  # of what a row is made of
 LOOKS = (("phone", 0), ("phone", 1), ("flat", 0), ("toy", 0))
 """Ways of filming, with the number of the variation: the trained judge learns none of them, but the studio and its own."""
 NAMES = ", ".join(dict.fromkeys(look for look, _ in LOOKS))
-DRAWN = 6  # frames of a clip that are drawn: its opening, four on the way and its held end, which is what the judge reads
+DRAWN = 3  # frames of a clip that are drawn: its opening, one on the way, and its held end; the judge reads first and last
 HEAP, FEW = 8, 400
 """Of more loose bodies than this a rollout takes a tenth of a second and more, and so few are looked through."""
 EACH = 2  # clips for each way of damage
