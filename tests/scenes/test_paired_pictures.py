@@ -22,6 +22,8 @@ CUES = {
     "pawbench/A-14": {"prop 1", "prop 2", "prop 3"},
     "pawbench/A20": {"sign"},
     "pawbench/A24": {"sign"},
+    "quincunx/A-14": {"prop 1", "prop 2", "prop 3"},
+    "quincunx/A20": {"sign"},
 }
 FPS = 4.0
 
