@@ -41,6 +41,7 @@ LOOKS = (("phone", 0), ("phone", 1), ("flat", 0), ("toy", 0))
 """Ways of filming, with the number of the variation: the trained judge learns none of them, but the studio and its own."""
 NAMES = ", ".join(dict.fromkeys(look for look, _ in LOOKS))
 DRAWN = 3  # frames of a clip that are drawn: its opening, one on the way, and its held end; the judge reads first and last
+LONGEST = 64  # frames of a clip at full rate, which is lower where what it shows takes longer
 HEAP, FEW = 8, 400
 """Of more loose bodies than this a rollout takes a tenth of a second and more, and so few are looked through."""
 EACH = 2  # clips for each way of damage
@@ -80,7 +81,7 @@ def settings_of(scene: Scene, values: Mapping[str, Any]) -> str:
         "physics": physics_digest(scene.device, scene.integrator),
         "picture": repr((scene.camera, scene.light, scene.renderer)),
         "outcomes": scene.outcomes,
-        "set": [values["k"], values["seed"], values["limit"], values["nulls"], LOOKS, DRAWN, EACH, UNREADABLE],
+        "set": [values["k"], values["seed"], values["limit"], values["nulls"], LOOKS, DRAWN, LONGEST, EACH, UNREADABLE],
     }
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
@@ -111,7 +112,7 @@ def judge_scene(request: Request, scene: Scene, pool: Pool | None) -> dict[str, 
             return row | {"refused": str(error), "seconds": time.monotonic() - begun}
         trained = time.monotonic()
         wishes, never = _wishes(scene, values, pool)
-        controls = _drawn(scene, values["seed"], wishes, hidden, pool, request)
+        controls, not_made = _drawn(scene, values["seed"], wishes, hidden, pool, request)
         made = time.monotonic()
         opened = control_run.through_the_door(
             scene, controls, asked.of, hidden / "door", 1, pool, request.progress, recode=False
@@ -126,6 +127,7 @@ def judge_scene(request: Request, scene: Scene, pool: Pool | None) -> dict[str, 
     return row | {
         "described": asked.described,
         "never": never,
+        "not_made": not_made,
         "confusion": table,
         "right_by_look": looks,
         "failures": [f"r{one.sealed.repeat:03d}: {one.failure}" for one in opened if one.failure is not None],
@@ -165,18 +167,25 @@ def _wishes(scene: Scene, values: Mapping[str, Any], pool: Pool | None) -> tuple
     return wishes, [label for label, n in zip(scene.outcomes, have, strict=True) if n == 0]
 
 
-def _drawn(scene: Scene, seed: int, wishes: Sequence[Wish], hidden: Path, pool: Pool | None, request: Request) -> list[Control]:
-    """Draw every clip as its batch is filmed, as sparsely as still is whole for what the judge reads."""
-    controls = list[Control]()
+def _drawn(
+    scene: Scene, seed: int, wishes: Sequence[Wish], hidden: Path, pool: Pool | None, request: Request
+) -> tuple[list[Control], dict[str, str]]:
+    """Draw every clip as its batch is filmed, as sparsely as still is whole for what the judge reads; say what was not made."""
+    controls, not_made = list[Control](), dict[str, str]()
     one = run_rollouts(scene.integrator, scene.device, seed, scene.stream, [wishes[0].index], fps=FPS)
-    rows = len((one.trajectories or ((),))[0])
+    whole = len((one.trajectories or ((),))[0])
+    rows = min(whole, LONGEST)
+    fps = FPS * rows / whole
     with request.progress(f"draw clips of {scene.id}", len(wishes)) as advance:
         for number, (look, variation) in enumerate(LOOKS):
-            film = Film(look=look, shutter=STILL, variation=variation, frames=rows)
+            film = Film(look=look, shutter=STILL, variation=variation, frames=rows, fps=fps)
             mine = [wish for wish in wishes if wish.batch == number]
-            made, _ = make(scene, seed, mine, hidden / str(number), Recipe(film, sparse=max(1, rows // DRAWN)), pool, advance)
+            made, refused = make(
+                scene, seed, mine, hidden / str(number), Recipe(film, sparse=max(1, rows // DRAWN)), pool, advance
+            )
             controls += made
-    return controls
+            not_made |= refused
+    return controls, not_made
 
 
 def _write(out: Path, request: Request, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -220,6 +229,7 @@ def markdown(rows: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> st
         if row["failures"]:
             reasons.append(f"{len(row['failures'])} clips could not be read")
         if row.get("report"):
+            reasons += [f"{kind} not made: {why}" for kind, why in row["not_made"].items()]
             kinds = row["report"]["by_kind"].items()
             answered = [f"{kind} {told['answered']} of {told['clips']}" for kind, told in kinds if told["answered"]]
             reasons += [f"answered: {', '.join(answered)}"] if answered else []

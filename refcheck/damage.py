@@ -157,7 +157,10 @@ class Damager:
         elif KINDS[kind].family == "broken":
             yield from self._broken(kind, trajectory)
         else:
-            yield from self._unreadable(kind, trajectory)
+            for frame in self._unreadable(kind, trajectory):
+                if np.all(frame == frame[0, 0]):
+                    raise NotApplicable("one single colour is left of the picture: no clip is written of that")
+                yield frame
 
     # --- drawing ---
 
