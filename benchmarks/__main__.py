@@ -66,11 +66,11 @@ def measure(one: Comparison, repeats: int) -> tuple[float, float]:
     """Return rollouts a second of ours and of the peer, medians of runs taken in turn."""
     scene = load_scene(one.scene)
     n = enough(scene)
-    one.run_peer(2)
+    one.run_peer(2, one.rate)
     ours, peers = [], []
     for _ in range(repeats):
         ours.append(rate_of(scene, n))
-        peers.append(one.peer_rollouts / timed(lambda: one.run_peer(one.peer_rollouts)))
+        peers.append(one.peer_rollouts / timed(lambda: one.run_peer(one.peer_rollouts, one.rate)))
     return statistics.median(ours), statistics.median(peers)
 
 
@@ -94,7 +94,11 @@ def against_peers(only: tuple[str, ...], repeats: int) -> list[str]:
         rows.append((one.scene, scene.integrator.name, f"{ours:,.0f}", f"{peer:,.1f}", told, f"{one.target:g}", one.peer))
         print("  ".join(rows[-1]), file=sys.stderr, flush=True)
     header = ("scene", "ours", "ours/s", "peer/s", "ratio", "wanted", "peer")
-    return ["## Against the shortest plain loop", "", "One core each, in turn, medians.", "", *table(header, rows)]
+    told = [
+        "One core each, in turn, medians. A plain loop runs at the coarsest step whose half changes neither its outcomes nor",
+        "how long it runs, where there is one: see [peer_steps.md](peer_steps.md).",
+    ]
+    return ["## Against the shortest plain loop", "", *told, "", *table(header, rows)]
 
 
 def growth(id: str, what: str, changes: Mapping[str, Mapping[str, Any]]) -> list[str]:

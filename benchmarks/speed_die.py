@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pybullet
 
-from benchmarks.compare import Comparison
+from benchmarks.compare import Comparison, Ends
 from scenes.load import load_scene
+from simulators.devices.die import FACES
 from simulators.sampling import launch_block
 from simulators.world import Box
 
@@ -19,13 +20,13 @@ RATES = {"calibench/dice": 960, "pawbench/A-02": 480, "pawbench/A21": 480}
 PEER = "PyBullet with its defaults at 1/{} s, boxes on a box, until slow for a quarter of a second"
 
 
-def plain(scene_id: str) -> Callable[[int], None]:
+def plain(scene_id: str) -> Callable[[int, int], Ends]:
     """Return a function that throws the scene's dice n times with nothing but PyBullet."""
-    scene, rate = load_scene(scene_id), RATES[scene_id]
+    scene = load_scene(scene_id)
     device, world = scene.device, scene.device.world()
     starts = device.start(launch_block(device.random, 0, scene.stream, 0))
 
-    def throw(n: int) -> None:
+    def throw(n: int, rate: int) -> Ends:
         client = pybullet.connect(pybullet.DIRECT)
         pybullet.setGravity(0, 0, -9.81, physicsClientId=client)
         pybullet.setTimeStep(1 / rate, physicsClientId=client)
@@ -48,7 +49,7 @@ def plain(scene_id: str) -> Callable[[int], None]:
                     maxJointVelocity=1e5,
                     physicsClientId=client,
                 )
-        dice = ids[-len(world.loose) :]
+        dice, ends = ids[-len(world.loose) :], []
         for i in range(n):
             row = i % len(starts)
             for die, at in zip(dice, world.loose, strict=True):
@@ -64,12 +65,22 @@ def plain(scene_id: str) -> Callable[[int], None]:
                     speeds = [pybullet.getBaseVelocity(die, physicsClientId=client) for die in dice]
                     fast = max(abs(x) for vel, omega in speeds for x in (*vel, *(0.01 * w for w in omega)))
                     quiet = quiet + rate // 60 if fast < 0.01 else 0
+            shown = sum(_pips(pybullet.getBasePositionAndOrientation(die, physicsClientId=client)[1]) for die in dice)
+            ends.append((shown if quiet else -1, steps / rate))
         pybullet.disconnect(client)
+        return ends
 
     return throw
 
 
+def _pips(quat: list[float]) -> int:
+    """Return the pips of the face that is most nearly up."""
+    up = pybullet.getMatrixFromQuaternion(quat)[6:]
+    axis = max(range(3), key=lambda k: abs(up[k]))
+    return int(FACES[2 * axis + (up[axis] < 0.0)])
+
+
 COMPARISONS: tuple[Comparison, ...] = tuple(
-    Comparison(scene, PEER.format(RATES[scene]), plain(scene), rollouts, 50.0)
+    Comparison(scene, PEER.format(RATES[scene]), plain(scene), RATES[scene], rollouts, 50.0)
     for scene, rollouts in (("calibench/dice", 600), ("pawbench/A-02", 600), ("pawbench/A21", 300))
 )

@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 import pybullet
 
-from benchmarks.compare import Comparison
+from benchmarks.compare import Comparison, Ends
 from scenes.load import load_scene
 from simulators.devices.roulette import Roulette
 from simulators.sampling import launch_block
@@ -37,17 +37,17 @@ def _mesh(client: int, profile: list[tuple[float, float]]) -> int:
     return pybullet.createMultiBody(0, shape, physicsClientId=client)
 
 
-def run_peer(n: int) -> None:
+def run_peer(n: int, rate: int) -> Ends:
     """Spin n balls, each until it has been slow beside the rotor for .3 s, at most 30 s."""
     scene = load_scene("calibench/roulette")
     wheel = cast(Roulette, scene.device)
     launches = launch_block(wheel.random, 0, scene.stream, 0)
     start = wheel.start(launches)
-    client = pybullet.connect(pybullet.DIRECT)
+    client, ends = pybullet.connect(pybullet.DIRECT), []
     for i in range(n):
         pybullet.resetSimulation(physicsClientId=client)
         pybullet.setGravity(0, 0, -9.81, physicsClientId=client)
-        pybullet.setTimeStep(1 / RATE, physicsClientId=client)
+        pybullet.setTimeStep(1 / rate, physicsClientId=client)
         seam, wall, outer, inner = wheel.seam_radius, wheel.wall_radius, wheel.pocket_outer, wheel.pocket_inner
         bowl = _mesh(client, [(seam, 0), (wall, wheel.cone(wall)), (wall, wheel.cone(wall) + 0.08)])
         ring = [(0.01, wheel.floor + 0.05), (inner, wheel.floor), (outer, wheel.floor), (outer, wheel.cone(outer)), (seam, 0)]
@@ -71,8 +71,8 @@ def run_peer(n: int) -> None:
         pybullet.changeDynamics(ball, -1, restitution=1, lateralFriction=1, rollingFriction=2e-4, physicsClientId=client)
         spin, quiet, steps = float(launches["rotor_speed"][i]), 0, 0
         poses = [pybullet.getBasePositionAndOrientation(body, physicsClientId=client) for body in rotor]
-        while steps < 30 * RATE and quiet < 0.3 * RATE:
-            angle = spin * steps / RATE
+        while steps < 30 * rate and quiet < 0.3 * rate:
+            angle = spin * steps / rate
             turn = [0, 0, math.sin(angle / 2), math.cos(angle / 2)]
             for body, (place, quat) in zip(rotor, poses, strict=True):
                 pose = pybullet.multiplyTransforms([0, 0, 0], turn, place, quat)
@@ -84,9 +84,12 @@ def run_peer(n: int) -> None:
             (x, y, _), _ = pybullet.getBasePositionAndOrientation(ball, physicsClientId=client)
             (u, v, w), _ = pybullet.getBaseVelocity(ball, physicsClientId=client)
             quiet = quiet + 1 if math.hypot(u + spin * y, v - spin * x, w) < 0.03 else 0
+        pocket = int((math.atan2(y, x) - angle) % math.tau / math.tau * len(wheel.pockets))
+        ends.append((pocket if quiet else -1, steps / rate))
     pybullet.disconnect(client)
+    return ends
 
 
 COMPARISONS: tuple[Comparison, ...] = (
-    Comparison("calibench/roulette", f"PyBullet, concave meshes and fret boxes, {RATE} Hz", run_peer, 1, 20.0),
+    Comparison("calibench/roulette", f"PyBullet, concave meshes and fret boxes, {RATE} Hz", run_peer, RATE, 1, 20.0),
 )

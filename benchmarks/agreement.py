@@ -1,0 +1,111 @@
+"""How far a kernel and its engine are apart at the scene's own launches: outcomes, times to rest, and impacts on the way.
+
+    python -m benchmarks.agreement keep=FOLDER [out=docs/agreement.md] [only=pawbench/A-01,...] [n=20000] [seconds=420]
+
+The contact laws are matched as far as each device's docstring says; steps are the scene's own. An engine's rollouts go to
+`keep` a thousand at a time, so that what was run stays, and a run that was ended goes on. `seconds` ends a scene's run early.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.__main__ import table
+from refcheck.evidence import described, paired_distance
+from scenes.load import load_scene
+from scenes.scene import Scene
+from simulators.device import NULL_REASONS, Integrator, State
+from simulators.engines.loop import physics_digest, run
+
+SCENES = (
+    "pawbench/A-01",
+    "pawbench/A-02",
+    "pawbench/A21",
+    "calibench/dice",
+    "pawbench/A-05",
+    "pawbench/A-07",
+    "pawbench/A-08",
+    "pawbench/A17",
+    "pawbench/A22",
+    "calibench/ball",
+    "calibench/galton_board",
+    "calibench/pendulum",
+)
+PART = 1000  # rollouts
+RECORDED, FRAMES = 200, 600.0  # rollouts whose impacts are counted; frames a second
+JUMP = 0.1  # m/s: what counts as an impact
+
+
+def ends(scene: Scene, integrator: Integrator, n: int, keep: Path, seconds: float) -> NDArray[np.float64]:
+    """Return outcome class and time to rest (n, 2) of rollouts 0 to n, or of as many whole parts as the time allows."""
+    begun, parts = time.monotonic(), []
+    for start in range(0, n, PART):
+        file = keep / f"{physics_digest(scene.device, integrator)}-{start}.npy"
+        if not file.exists():
+            if time.monotonic() - begun > seconds:
+                break
+            rollouts = run(integrator, scene.device, 0, scene.stream, range(start, start + PART))
+            outcome = scene.outcome(rollouts.fact)
+            kind = np.where(outcome >= 0, outcome, len(scene.outcomes) - 1 + rollouts.null)
+            np.save(file, np.column_stack([kind, rollouts.settle_time]))
+        parts.append(np.load(file))
+    return np.concatenate(parts)[:n]
+
+
+def impacts(frames: State, loose: tuple[int, ...]) -> int:
+    """Return how often a loose body's velocity jumps by more than `JUMP` from one frame to the next, gravity apart."""
+    flight = frames[frames.time >= 0.0]
+    jump = np.diff(flight.vel[:, list(loose)], axis=0)
+    jump[:, :, 2] += 9.81 * np.diff(flight.time)[:, None]
+    hard = np.sqrt(np.sum(jump**2, axis=-1)) > JUMP
+    return int(np.sum(hard[1:] & ~hard[:-1]) + np.sum(hard[0]))
+
+
+def mean_impacts(scene: Scene, integrator: Integrator) -> float:
+    """Return the mean number of impacts of `RECORDED` rollouts."""
+    recorded = run(integrator, scene.device, 0, scene.stream, range(RECORDED), fps=FRAMES).trajectories or ()
+    return float(np.mean([impacts(frames, scene.device.world().loose) for frames in recorded]))
+
+
+def row(scene: Scene, n: int, keep: Path, seconds: float) -> tuple[str, ...]:
+    """Return a scene's row of the table: distance and bounds, then how the means of the kernel's times and impacts differ."""
+    ours, theirs = scene.integrators[:2]
+    b = ends(scene, theirs, n, keep, seconds)
+    a = ends(scene, ours, len(b), keep, np.inf)
+    kinds = [x[:, 0].astype(np.int64) for x in (a, b)]
+    tvd, lower, upper = paired_distance(*kinds, len(scene.outcomes) + len(NULL_REASONS) - 1, 0.01)
+    alike = np.mean(kinds[0] == kinds[1])
+    longer = "-" if np.all(np.isnan(b[:, 1])) else f"{np.nanmean(a[:, 1]) / np.nanmean(b[:, 1]) - 1.0:+.1%}"
+    often = "-" if scene.device.readout == "last" else f"{mean_impacts(scene, ours) / mean_impacts(scene, theirs) - 1.0:+.1%}"
+    told = (f"{tvd:.4f}", f"{lower:.4f} to {upper:.4f}", f"{alike:.1%}", longer, often)
+    return scene.id, described(ours), described(theirs), f"{len(b):,}", *told
+
+
+def main(arguments: list[str]) -> int:
+    """Run what is not kept yet, print the table, and write the page if `out=` names one."""
+    given = dict(word.split("=", 1) for word in arguments)
+    if "keep" not in given or set(given) - {"keep", "out", "only", "n", "seconds"}:
+        print("there are keep= (needed), out=, only=, n=, seconds=", file=sys.stderr)
+        return 2
+    keep = Path(given["keep"])
+    keep.mkdir(parents=True, exist_ok=True)
+    n, seconds = int(given.get("n", "20000")), float(given.get("seconds", "inf"))
+    rows = []
+    for scene_id in given["only"].split(",") if "only" in given else SCENES:
+        rows.append(row(load_scene(scene_id), n, keep, seconds))
+        print("  ".join(rows[-1]), file=sys.stderr, flush=True)
+    header = ("scene", "kernel", "engine", "n", "TVD", "99 % each way", "alike", "rests later by", "impacts more by")
+    page = "\n".join(["# Kernels beside engines", "", *table(header, rows)]) + "\n"
+    print(page)
+    if "out" in given:
+        Path(given["out"]).write_text(page, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
