@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
@@ -34,7 +35,8 @@ JITTER = (0.06, 0.03)  # of scale and place, as shares: nothing is ever cut out 
 TURNS = tuple(30.0 * k for k in range(12))  # degrees: a thing that lies on a table may lie any way round
 READ_TURNS = tuple(45.0 * k for k in range(8))
 GOOD = 0.995  # accuracy at which turned crops, slow to learn from, are not tried
-KINDS = ("place", "fine", "fine, context", "fine, context, place", "turned")
+KINDS = ("place", "spot", "fine", "fine, context", "fine, context, place", "turned")
+SPOT = 7  # pixels across of the part of a fine crop that tells words apart best
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,20 +96,42 @@ class Block:
     kind: str
     reduce: PCA
     scale: float
+    spot: tuple[int, int]
 
     @classmethod
-    def of(cls, kind: str, raw: NDArray[np.float32]) -> Block:
-        """Learn from raw features (n, d)."""
+    def of(cls, kind: str, raw: NDArray[np.float32], spot: tuple[int, int] = (0, 0)) -> Block:
+        """Learn from raw features (n, d); `spot` is where in a crop they were taken, for those that are taken at one."""
         parts = min(COMPONENTS[kind == "turned"], raw.shape[1], len(raw) - 1)
         reduce = PCA(parts, svd_solver="randomized", random_state=0).fit(raw)
-        return cls(kind, reduce, 1.0 / max(float(np.sqrt(reduce.explained_variance_.sum())), 1e-9))
+        return cls(kind, reduce, 1.0 / max(float(np.sqrt(reduce.explained_variance_.sum())), 1e-9), spot)
 
     def __call__(self, raw: NDArray[np.float32]) -> FloatArray:
         """Return raw features (n, d) described, (n, c)."""
         return np.asarray(self.scale * self.reduce.transform(raw), np.float64)
 
 
-def _raw(kind: str, looks: Sequence[Look], turn: float = 0.0) -> NDArray[np.float32]:
+def telling(looks: Sequence[Look], y: NDArray[np.int64]) -> tuple[int, int]:
+    """Return the corner (row, column) of the part of a fine crop where words `y` (n,) differ most, against what else varies.
+
+    By the ratio of variances between and within words at each pixel: under a wheel's pointer it is large, whatever the rest of
+    the wheel shows. Looks at nothing (-1) do not count.
+    """
+    x, words = np.stack([look.fine for look in looks])[y >= 0].astype(np.float32), y[y >= 0]
+    middle, between, within = x.mean(axis=0), np.zeros(x.shape[1:]), np.zeros(x.shape[1:])
+    for word in np.unique(words):
+        some = x[words == word]
+        between += len(some) / len(x) * (some.mean(axis=0) - middle) ** 2
+        within += len(some) / len(x) * some.var(axis=0)
+    ratio = cv2.boxFilter((between / (within + 9.0)).sum(axis=-1), -1, (3, 3))
+    row, column = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
+    most = ratio.shape[0] - SPOT
+    return int(np.clip(row - SPOT // 2, 0, most)), int(np.clip(column - SPOT // 2, 0, most))
+
+
+def _raw(kind: str, looks: Sequence[Look], turn: float = 0.0, spot: tuple[int, int] = (0, 0)) -> NDArray[np.float32]:
+    if kind == "spot":
+        row, column = spot
+        return features.colours([look.fine[row : row + SPOT, column : column + SPOT] for look in looks])
     if kind == "place":
         return np.stack([look.place for look in looks]).astype(np.float32)
     if kind == "context":
@@ -127,10 +151,11 @@ class Described:
     read: tuple[FloatArray, ...]
 
     @classmethod
-    def of(cls, looks: Sequence[Look]) -> Described:
-        """Describe looks upright."""
-        raw = {kind: _raw(kind, looks) for kind in ("place", "fine", "context")}
-        blocks = {kind: Block.of(kind, one) for kind, one in raw.items()}
+    def of(cls, looks: Sequence[Look], y: NDArray[np.int64]) -> Described:
+        """Describe looks upright; their words `y` (n,) say where to look and nothing else."""
+        spot = telling(looks, y)
+        raw = {kind: _raw(kind, looks, spot=spot) for kind in ("place", "spot", "fine", "context")}
+        blocks = {kind: Block.of(kind, one, spot) for kind, one in raw.items()}
         return cls(blocks, {kind: block(raw[kind]) for kind, block in blocks.items()}, (), ())
 
     def and_turned(self, looks: Sequence[Look], generator: Generator) -> Described:
@@ -184,7 +209,10 @@ class Reader:
     def decide(self, looks: Sequence[Look]) -> tuple[NDArray[np.int64], FloatArray]:
         """Return the words (n,) of looks and the margins (n,) to the next."""
         turns = READ_TURNS if self.kind == "turned" else (0.0,)
-        x = [np.concatenate([block(_raw(block.kind, looks, turn)) for block in self.blocks], axis=1) for turn in turns]
+        x = [
+            np.concatenate([block(_raw(block.kind, looks, turn, block.spot)) for block in self.blocks], axis=1)
+            for turn in turns
+        ]
         return _words(self.model, np.mean([self.model.decision_function(one) for one in x], axis=0))
 
 
@@ -212,7 +240,7 @@ def compare(looks: Sequence[Look], y: NDArray[np.int64], ways: NDArray[np.int64]
     Each look is read by a reader that has learned nothing filmed in its way: `ways` (n,) are the groups that are left out
     (but for the principal components, which know no word). Accuracy is the mean over words, looks at nothing among them.
     """
-    described = Described.of(looks)
+    described = Described.of(looks, y)
     told, best, found = dict[str, float](), "", (np.zeros(0), np.zeros(0, bool))
     for kind in KINDS:
         if kind == "turned":
