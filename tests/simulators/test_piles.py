@@ -332,7 +332,7 @@ def test_every_wrong_parameter_is_named_at_once() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("id", "n"), [("pawbench/A-13", 1500), ("pawbench/A19", 1500)])
+@pytest.mark.parametrize(("id", "n"), [("pawbench/A-13", 1000), ("pawbench/A19", 400)])
 def test_halving_the_step_moves_nothing_beyond_noise(id: str, n: int) -> None:
     """Independent launches, n a side; every share within 4 standard errors: false-alarm rate below 5 * 6.4e-5."""
     scene = load_scene(id)
@@ -363,11 +363,14 @@ def test_bullet_draws_the_same_colors_from_the_shaken_box() -> None:
 
 @pytest.mark.slow
 def test_a_brief_crank_does_not_mix_in_bullet_either() -> None:
-    """The two integrators differ on what comes out of a heap hardly stirred; both refuse a quarter each.
+    """Where no ball is wedged the two integrators agree on what comes out, and both refuse a quarter each.
 
-    n = 80 of Bullet, 200 of the kernel: chi-square on 3 df beyond its 1e-4 point, in 1e-4 of all seeds if they mixed.
+    n = 100 of Bullet, what two minutes allow, 600 of the kernel; the bound holds with probability .99, and .16 of it is the
+    smallness of n. Chi-square on 3 df beyond its 1e-4 point, in 1e-4 of all seeds if they mixed.
     """
     scene = load_scene("pawbench/A19")
-    for integrator, n in ((scene.engine, 80), (scene.kernel, 200)):
-        fact = run(integrator, scene.device, 0, scene.stream, range(n)).fact
+    facts = [run(e, scene.device, 0, scene.stream, range(n)).fact for e, n in ((scene.engine, 100), (scene.kernel, 600))]
+    for fact in facts:
         assert stats.chisquare(np.bincount(fact[fact >= 0], minlength=4)).pvalue < 1e-4
+    distance, bound = tvd_bound(*facts, 4)
+    assert distance < 0.15 and bound < 0.31
