@@ -1,6 +1,6 @@
 """Can someone who has eight frames, the labels and nothing else name how a clip ends? Pages for such a reader, and their marks.
 
-    python -m benchmarks.reader_pages draw PAGES KEYS [scene ...]     # pictures to hand out; the truth goes to another folder
+    python -m benchmarks.reader_pages draw PAGES KEYS 3 [scene ...]   # three clips a picture; the truth goes to another folder
     python -m benchmarks.reader_pages mark KEYS ANSWERS docs/reader.csv docs/reader.md
 
 A clip is a rollout found by how it ended and replayed; outcomes come in equal numbers as far as the scene reaches them. It
@@ -31,7 +31,7 @@ from simulators.engines.loop import physics_digest, run
 from simulators.render import Image
 from simulators.video import evenly_spaced, rows_of_clip
 
-CLIPS, FRAMES, A_PAGE = 30, 8, 3
+CLIPS, FRAMES = 30, 8
 LONGEST, QUALITY = 768, 85  # pixels and JPEG quality of PAWBench's frame evidence (arXiv 2608.27345)
 RIGHT = 29  # of 30: what a picture must let a reader name
 LIMIT = 6000  # rollouts looked through
@@ -87,8 +87,11 @@ def page(rows: list[tuple[str, list[Image]]], heading: str) -> Pillow.Image:
     return sheet
 
 
-def draw(pages: Path, keys: Path, ids: list[str]) -> None:
-    """Write pages `<scene>/p00.png ...` and `question.txt` below `pages`, and `<scene>.json` with the truth below `keys`."""
+def draw(pages: Path, keys: Path, a_page: int, ids: list[str]) -> None:
+    """Write pages `<scene>/p00.png ...` of `a_page` clips and `question.txt` below `pages`; the truth, `<scene>.json`, to `keys`.
+
+    Where a viewer shrinks large pictures, one clip a page shows its last frame as it is.
+    """
     for id in ids or scene_ids():
         scene, seed = load_scene(id), secrets.randbits(32)
         folder, key = pages / id.replace("/", "_"), keys / f"{id.replace('/', '_')}.json"
@@ -99,9 +102,9 @@ def draw(pages: Path, keys: Path, ids: list[str]) -> None:
         limit = 300 if "pile" in scene.integrator.name else LIMIT
         chosen = balanced(scene, seed, limit)
         shown = [f"{number:02d}" for number in range(len(chosen))]
-        for at in range(0, len(chosen), A_PAGE):
-            rows = [(shown[k], eight(scene, seed, chosen[k][0])) for k in range(at, min(at + A_PAGE, len(chosen)))]
-            page(rows, scene.title).save(folder / f"p{at // A_PAGE:02d}.png")
+        for at in range(0, len(chosen), a_page):
+            rows = [(shown[k], eight(scene, seed, chosen[k][0])) for k in range(at, min(at + a_page, len(chosen)))]
+            page(rows, scene.title).save(folder / f"p{at // a_page:02d}.png")
         labels = [scene.outcomes[k] for k in Generator(np.random.PCG64(seed)).permutation(len(scene.outcomes))]
         question = [f"scene: {id} ({scene.title})", f"action: {scene.action}", f"question: {scene.readout_rule}"]
         question += [f"answers allowed: {', '.join(labels)}, or: {CANNOT}", f"clips: {shown[0]} to {shown[-1]}"]
@@ -160,8 +163,8 @@ def mark(keys: Path, answers: Path, table: Path, summary: Path) -> None:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["draw", pages, keys, *ids]:
-            draw(Path(pages), Path(keys), ids)
+        case ["draw", pages, keys, a_page, *ids] if a_page.isdigit() and int(a_page):
+            draw(Path(pages), Path(keys), int(a_page), ids)
         case ["mark", keys, answers, table, summary]:
             mark(Path(keys), Path(answers), Path(table), Path(summary))
         case _:
