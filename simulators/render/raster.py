@@ -19,7 +19,7 @@ from simulators.rotation import Array
 from simulators.world import Camera, Light, Vec3, World
 
 _BACKDROP = (0.50, 0.52, 0.56)  # linear, beyond .08: a quiet wall
-SHADOW_RAYS = 16  # a sample; the four samples of a pixel take different ones
+SHADOW_RAYS = 8  # a sample; the four samples of a pixel take different ones
 
 
 def disc_directions(light: Light) -> Array:
@@ -76,8 +76,8 @@ class RasterCanvas:
         self._depth = np.full((*shape, kernels.SAMPLES), np.inf)
         self._ident = np.full((*shape, kernels.SAMPLES), -1, np.int32)
         self._background = np.zeros((*shape, 3), np.uint8)
-        self._trace(self._background, 0, 0, self._fixed, self._depth, self._ident, reuse=False)
         self._tiles = np.empty((-(-camera.height // 8), -(-camera.width // 8), 4))
+        self._trace(self._background, 0, 0, self._fixed, self._depth, self._ident, reuse=False)
         kernels.bound_tiles(self._camera, self._depth, self._tiles)
 
     @property
@@ -120,9 +120,11 @@ class RasterCanvas:
     def _trace(
         self, out: Image, x0: int, y0: int, scene: _Posed, depth: Array, ident: NDArray[np.int32], *, reuse: bool
     ) -> None:
+        glass = np.flatnonzero(scene.kinds[:, 3] > 0)
         kernels.trace(
             out, x0, y0, self._camera, scene.kinds, scene.prims, self._ink, scene.groups, scene.rects, len(self._fixed.groups),
-            self._light, self._directions, depth, ident, self._background, np.zeros((kernels.SAMPLES, 8)), reuse,
+            self._light, self._directions, depth, ident, self._background, self._tiles, np.zeros((kernels.SAMPLES, 8)),
+            glass, np.zeros((kernels.SAMPLES, 2 * len(glass) + 1, 5)), reuse,
         )  # fmt: skip
 
     def _region(self, moving: _Posed) -> Region:

@@ -21,7 +21,7 @@ from simulators.compiled import borrowing
 from simulators.render import textures as tx
 from simulators.render.raster_shading import facing, layer, shade
 from simulators.render.raster_shadow import ball_may_shadow, may_shadow
-from simulators.render.raster_shapes import CONE, MISS, cast
+from simulators.render.raster_shapes import CONE, MISS, cast, normals, to_local
 
 SAMPLES = 4
 # a rotated grid: no two samples of a pixel share a row or a column
@@ -79,9 +79,34 @@ def nearest(kinds, prims, groups, rects, first, px, py, t, who, ox, oy, oz, dx, 
 
 
 @borrowing
-def changed(kinds, prims, groups, rects, first, light, px, py, t, ox, oy, oz, dx, dy, dz):
-    """Say whether a primitive in groups from `first` on is in front of what a ray hits at `t`, or may shade it there."""
+def near_tile(groups, first, light, tiles, px, py):
+    """Return a bit for each group from `first` on that may cover or shade any pixel of the tile (px, py) is in; -1: all.
+
+    `tiles` is as in `shadowed`.
+    """
+    if len(groups) - first > 62:
+        return -1
+    tc, ty, bits = px // 8, py // 8, 0
     for g in range(first, len(groups)):
+        over = groups[g, 6] < 8 * tc + 8 and groups[g, 8] > 8 * tc and groups[g, 7] < 8 * ty + 8 and groups[g, 9] > 8 * ty
+        r = tiles[ty, tc, 3]
+        if not over and r >= 0.0:
+            x, y, z = tiles[ty, tc, 0], tiles[ty, tc, 1], tiles[ty, tc, 2]
+            over = ball_may_shadow(groups[g, 0], groups[g, 1], groups[g, 2], groups[g, 3] + r, light, x, y, z)
+        if over:
+            bits |= 1 << (g - first)
+    return bits
+
+
+@borrowing
+def changed(kinds, prims, groups, rects, first, near, light, px, py, t, ox, oy, oz, dx, dy, dz):
+    """Say whether a primitive in groups from `first` on is in front of what a ray hits at `t`, or may shade it there.
+
+    `near` has a bit for each of the groups that come into question.
+    """
+    for g in range(first, len(groups)):
+        if near >= 0 and not (near >> (g - first)) & 1:
+            continue
         if groups[g, 6] <= px < groups[g, 8] and groups[g, 7] <= py < groups[g, 9]:
             for i in range(int(groups[g, 4]), int(groups[g, 5])):
                 if rects[i, 0] <= px < rects[i, 2] and rects[i, 1] <= py < rects[i, 3]:
@@ -90,6 +115,8 @@ def changed(kinds, prims, groups, rects, first, light, px, py, t, ox, oy, oz, dx
     if t < MISS:
         x, y, z = ox + t * dx, oy + t * dy, oz + t * dz
         for g in range(first, len(groups)):
+            if near >= 0 and not (near >> (g - first)) & 1:
+                continue
             if ball_may_shadow(groups[g, 0], groups[g, 1], groups[g, 2], groups[g, 3], light, x, y, z):
                 for i in range(int(groups[g, 4]), int(groups[g, 5])):
                     if may_shadow(prims, i, light, x, y, z, 0.0):
@@ -98,26 +125,75 @@ def changed(kinds, prims, groups, rects, first, light, px, py, t, ox, oy, oz, dx
 
 
 @borrowing
-def through(camera, kinds, prims, ink, rects, light, px, py, limit, ox, oy, oz, dx, dy, dz):
-    """Return the linear colour of the clear primitives before `limit`, front to back, and the share of light they let pass."""
+def alone(kinds, rects, groups, who, px, py):
+    """Say whether all opaque primitives that can cover a pixel, but for `who`, are pieces of lathes."""
+    for g in range(len(groups)):
+        if groups[g, 6] <= px < groups[g, 8] and groups[g, 7] <= py < groups[g, 9]:
+            for i in range(int(groups[g, 4]), int(groups[g, 5])):
+                if kinds[i, 0] != CONE and i != who and kinds[i, 3] == 0:
+                    if rects[i, 0] <= px < rects[i, 2] and rects[i, 1] <= py < rects[i, 3]:
+                        return False
+    return True
+
+
+@borrowing
+def _put(panes, count, t, i):
+    """Put a hit (t, i) in its place among the `count` first rows of `panes`, by distance; return how many there are then."""
+    k = count
+    while k > 0 and panes[k - 1, 0] > t:
+        panes[k, 0], panes[k, 1] = panes[k - 1, 0], panes[k - 1, 1]
+        k -= 1
+    panes[k, 0], panes[k, 1] = t, i
+    return count + 1
+
+
+@borrowing
+def clear_ahead(kinds, prims, rects, glass, panes, unit, px, py, limit, ox, oy, oz, dx, dy, dz):
+    """Fill `panes` with (distance, primitive, normal in its axes) of each of `glass` that a ray meets before `limit`.
+
+    They are in the order met; the last row's first number is their count.
+    """
+    count = 0
+    for j in range(len(glass)):
+        i = glass[j]
+        if not (rects[i, 0] <= px < rects[i, 2] and rects[i, 1] <= py < rects[i, 3]):
+            continue
+        t = cast(kinds, prims, i, ox, oy, oz, dx, dy, dz)
+        if t < limit:
+            count = _put(panes, count, t, i)
+            if kinds[i, 0] == CONE:  # a wall is met again on its far side
+                t += 1.0e-9 * unit
+                t += cast(kinds, prims, i, ox + t * dx, oy + t * dy, oz + t * dz, dx, dy, dz)
+                if t < limit:
+                    count = _put(panes, count, t, i)
+    for k in range(count):
+        t, i = panes[k, 0], int(panes[k, 1])
+        x, y, z = to_local(prims, i, ox + t * dx - prims[i, 0], oy + t * dy - prims[i, 1], oz + t * dz - prims[i, 2])
+        panes[k, 2], panes[k, 3], panes[k, 4], _, _, _ = normals(kinds[i, 0], prims, i, x, y, z)
+    panes[len(panes) - 1, 0] = count
+
+
+@borrowing
+def _same_panes(a, b):
+    """Say whether two rays meet the same clear primitives on the same faces."""
+    count = int(a[len(a) - 1, 0])
+    if count != int(b[len(b) - 1, 0]):
+        return False
+    for k in range(count):
+        if a[k, 1] != b[k, 1] or a[k, 2] * b[k, 2] + a[k, 3] * b[k, 3] + a[k, 4] * b[k, 4] < 0.998:
+            return False
+    return True
+
+
+@borrowing
+def through(camera, kinds, prims, ink, panes, light, ox, oy, oz, dx, dy, dz):
+    """Return the linear colour that the clear primitives in `panes` add, front to back, and the share of light they pass."""
     red, green, blue, keep = 0.0, 0.0, 0.0, 1.0
-    last, before = 0.0, -1
-    while True:
-        t, who = limit, -1
-        for i in range(len(kinds)):
-            if kinds[i, 3] == 0 or not (rects[i, 0] <= px < rects[i, 2] and rects[i, 1] <= py < rects[i, 3]):
-                continue
-            s = cast(kinds, prims, i, ox, oy, oz, dx, dy, dz)
-            if kinds[i, 0] == CONE and (s < last or (s == last and i <= before)):  # a wall is met again on its far side
-                on = last + 1.0e-9 * light[5]
-                s = on + cast(kinds, prims, i, ox + on * dx, oy + on * dy, oz + on * dz, dx, dy, dz)
-            if s < t and (s > last or (s == last and i > before)):
-                t, who = s, i
-        if who < 0:
-            return red, green, blue, keep
-        r, g, b, passed = layer(kinds, prims, ink, who, light, ox, oy, oz, dx, dy, dz, t, footprint(camera, t))
+    for k in range(int(panes[len(panes) - 1, 0])):
+        t, i = panes[k, 0], int(panes[k, 1])
+        r, g, b, passed = layer(kinds, prims, ink, i, light, ox, oy, oz, dx, dy, dz, t, footprint(camera, t))
         red, green, blue, keep = red + keep * r, green + keep * g, blue + keep * b, keep * passed
-        last, before = t, who
+    return red, green, blue, keep
 
 
 @borrowing
@@ -134,43 +210,57 @@ def even(kinds, hits):
 
 
 @borrowing
-def trace(out, x0, y0, camera, kinds, prims, ink, groups, rects, moving, light, directions, depth, ident, known, hits, reuse):
+def trace(
+    out, x0, y0, camera, kinds, prims, ink, groups, rects, moving, light, directions, depth, ident, known, tiles, hits, glass,
+    panes, reuse,
+):  # fmt: skip
     """Draw the pixels of `out` (h, w, 3), whose corner is (x0, y0).
 
-    Groups from `moving` on move. With `reuse`, `depth` and `ident` (H, W, 4) hold what each sample hits of the
-    fixed opaque ones and `known` (H, W, 3) the picture of the fixed ones; a pixel that nothing moving hits or shades is copied
-    from there. Without it, both are filled in. `hits` (4, 8) is room to work in: of each sample the place just above what
-    it hits 0:3, the normal there 3:6, the distance 6 and the primitive 7.
+    Groups from `moving` on move. With `reuse`, `depth` and `ident` (H, W, 4) hold what each sample hits of the fixed opaque
+    ones, `known` (H, W, 3) the picture of the fixed ones and `tiles` is as in `shadowed`; a pixel that nothing moving hits or
+    shades is copied from there. Without it, depth and ident are filled in. `hits` (4, 8) is room to work in: of each sample
+    the place just above what it hits 0:3 and later its colour, the normal there 3:6, the distance 6 and the primitive 7;
+    `panes` (4, 2 n + 1, 5) is room for what `clear_ahead` finds, `glass` (n,) the numbers of the clear primitives.
 
     Where all four samples hit one smooth surface its colour is found once, amid them; the light's share of it, and what is
     clear before it, still for each.
     """
-    above = 1.0e-7 * light[5]
+    above, near = 1.0e-7 * light[5], 0
     first = moving if reuse else 0
-    clear = False
-    for i in range(len(kinds)):
-        clear = clear or kinds[i, 3] > 0
+    clear = len(glass) > 0
     for row in range(out.shape[0]):
         for column in range(out.shape[1]):
             px, py = x0 + column, y0 + row
             red, green, blue = 0.0, 0.0, 0.0
-            same = reuse
-            if reuse:
+            same, plain = reuse, False
+            if reuse and (column == 0 or px % 8 == 0):
+                near = near_tile(groups, moving, light, tiles, px, py)
+            if reuse and near != 0:
                 for k in range(SAMPLES):
                     ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k, 0], py + OFFSETS[k, 1])
-                    if changed(kinds, prims, groups, rects, moving, light, px, py, depth[py, px, k], ox, oy, oz, dx, dy, dz):
+                    t = depth[py, px, k]
+                    if changed(kinds, prims, groups, rects, moving, near, light, px, py, t, ox, oy, oz, dx, dy, dz):
                         same = False
                         break
             if same:
                 for j in range(3):
                     out[row, column, j] = known[py, px, j]
                 continue
-            for k in range(SAMPLES):
+            for turn in range(SAMPLES):
+                k = (3 * turn) % 4 if turn < 2 else turn - 1  # opposite ones first: 0, 3, 1, 2
                 ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k, 0], py + OFFSETS[k, 1])
                 t, who = MISS, -1
-                if reuse:
-                    t, who = depth[py, px, k], int(ident[py, px, k])
-                t, who = nearest(kinds, prims, groups, rects, first, px, py, t, who, ox, oy, oz, dx, dy, dz)
+                if turn == 2:
+                    plain = hits[0, 7] >= 0.0 and hits[0, 7] == hits[3, 7] and kinds[int(hits[0, 7]), 0] == CONE
+                    plain = plain and alone(kinds, rects, groups, int(hits[0, 7]), px, py)
+                if turn >= 2 and plain:  # of a smooth wall: the samples between are on it too
+                    who = int(hits[0, 7])
+                    t = cast(kinds, prims, who, ox, oy, oz, dx, dy, dz)
+                if t == MISS:
+                    t, who = MISS, -1
+                    if reuse:
+                        t, who = depth[py, px, k], int(ident[py, px, k])
+                    t, who = nearest(kinds, prims, groups, rects, first, px, py, t, who, ox, oy, oz, dx, dy, dz)
                 if not reuse:
                     depth[py, px, k], ident[py, px, k] = t, who
                 hits[k, 6], hits[k, 7] = t, who
@@ -189,25 +279,39 @@ def trace(out, x0, y0, camera, kinds, prims, ink, groups, rects, moving, light, 
                     kinds, prims, groups, ink, who, light, directions, hits, 0, SAMPLES, ox, oy, oz, dx, dy, dz, t, size
                 )
                 red, green, blue = SAMPLES * red, SAMPLES * green, SAMPLES * blue
-            if clear or not once:
-                base = (red / SAMPLES, green / SAMPLES, blue / SAMPLES)
-                red, green, blue = 0.0, 0.0, 0.0
+            else:
                 for k in range(SAMPLES):
                     ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k, 0], py + OFFSETS[k, 1])
                     t, who = hits[k, 6], int(hits[k, 7])
-                    if once:
-                        r, g, b = base
-                    elif who < 0:
+                    if who < 0:
                         r, g, b = backdrop(light, dz)
                     else:
                         size = footprint(camera, t)
                         r, g, b = shade(
                             kinds, prims, groups, ink, who, light, directions, hits, k, k + 1, ox, oy, oz, dx, dy, dz, t, size
                         )
-                    if clear:
-                        a, c, e, keep = through(camera, kinds, prims, ink, rects, light, px, py, t, ox, oy, oz, dx, dy, dz)
-                        r, g, b = a + keep * r, c + keep * g, e + keep * b
+                    hits[k, 0], hits[k, 1], hits[k, 2] = r, g, b
                     red, green, blue = red + r, green + g, blue + b
+            if clear:
+                even_panes = True
+                for k in range(SAMPLES):
+                    ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k, 0], py + OFFSETS[k, 1])
+                    clear_ahead(kinds, prims, rects, glass, panes[k], light[5], px, py, hits[k, 6], ox, oy, oz, dx, dy, dz)
+                    even_panes = even_panes and (k == 0 or _same_panes(panes[0], panes[k]))
+                if even_panes:  # found once, amid the samples
+                    if panes[0, len(panes[0]) - 1, 0] > 0.0:
+                        x, y = px + OFFSETS[1, 0], py + OFFSETS[1, 1]
+                        ox, oy, oz, dx, dy, dz = ray(camera, x, y)
+                        a, c, e, keep = through(camera, kinds, prims, ink, panes[1], light, ox, oy, oz, dx, dy, dz)
+                        red, green, blue = SAMPLES * a + keep * red, SAMPLES * c + keep * green, SAMPLES * e + keep * blue
+                else:
+                    base = (red / SAMPLES, green / SAMPLES, blue / SAMPLES)
+                    red, green, blue = 0.0, 0.0, 0.0
+                    for k in range(SAMPLES):
+                        ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k, 0], py + OFFSETS[k, 1])
+                        r, g, b = base if once else (hits[k, 0], hits[k, 1], hits[k, 2])
+                        a, c, e, keep = through(camera, kinds, prims, ink, panes[k], light, ox, oy, oz, dx, dy, dz)
+                        red, green, blue = red + a + keep * r, green + c + keep * g, blue + e + keep * b
             out[row, column, 0] = encode(red / SAMPLES, light)
             out[row, column, 1] = encode(green / SAMPLES, light)
             out[row, column, 2] = encode(blue / SAMPLES, light)

@@ -7,7 +7,7 @@ import math
 from simulators.compiled import borrowing
 from simulators.render import marks
 from simulators.render import textures as tx
-from simulators.render.raster_shadow import lit
+from simulators.render.raster_shadow import leaves, lit
 from simulators.render.raster_shapes import BOX, CONE, CYLINDER, normals, to_local, to_world, way_through
 
 
@@ -113,14 +113,14 @@ def shade(kinds, prims, groups, ink, i, light, directions, points, first, last, 
     """
     wx, wy, wz = ox + t * dx, oy + t * dy, oz + t * dz
     x, y, z = to_local(prims, i, wx - prims[i, 0], wy - prims[i, 1], wz - prims[i, 2])
-    gx, gy, gz, nx, ny, nz = normals(kinds[i, 0], prims, i, x, y, z)
+    ax, ay, az, nx, ny, nz = normals(kinds[i, 0], prims, i, x, y, z)
     r, g, b, nx, ny, nz, metal = surface(kinds, prims, ink, i, x, y, z, nx, ny, nz, light[5], footprint)
     if light[4] >= 1.0:
         return r, g, b
-    gx, gy, gz = to_world(prims, i, gx, gy, gz)
+    gx, gy, gz = to_world(prims, i, ax, ay, az)
     nx, ny, nz = to_world(prims, i, nx, ny, nz)
     if gx * dx + gy * dy + gz * dz > 0.0:  # a lathe's wall from its other side
-        gx, gy, gz, nx, ny, nz = -gx, -gy, -gz, -nx, -ny, -nz
+        ax, ay, az, gx, gy, gz, nx, ny, nz = -ax, -ay, -az, -gx, -gy, -gz, -nx, -ny, -nz
     key = max(nx * light[0] + ny * light[1] + nz * light[2], 0.0)
     if gx * light[0] + gy * light[1] + gz * light[2] <= 0.0:
         key = 0.0
@@ -128,7 +128,8 @@ def shade(kinds, prims, groups, ink, i, light, directions, points, first, last, 
         slack = 0.0
         for p in range(first, last):
             slack = max(slack, (points[p, 0] - wx) ** 2 + (points[p, 1] - wy) ** 2 + (points[p, 2] - wz) ** 2)
-        key *= lit(kinds, prims, groups, i, light, directions, points, first, last, wx, wy, wz, math.sqrt(slack))
+        own = i if leaves(kinds[i, 0], prims, i, light, x, y, ax, ay, az) else -1
+        key *= lit(kinds, prims, groups, own, light, directions, points, first, last, wx, wy, wz, math.sqrt(slack))
     ambient, rough = light[4], max(prims[i, 23], 0.25)
     turn = 2.0 * (dx * nx + dy * ny + dz * nz)
     mx, my, mz = dx - turn * nx, dy - turn * ny, dz - turn * nz  # the mirrored ray

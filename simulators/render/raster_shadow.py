@@ -60,32 +60,52 @@ def may_shadow(prims, i, light, x, y, z, slack):
 
 
 @borrowing
-def lit(kinds, prims, groups, own, light, directions, points, first, last, x, y, z, slack):
-    """Return the share of the light's disc that rows `first` to `last` of `points`, of primitive `own`, see on average.
+def leaves(kind, prims, i, light, x, y, nx, ny, nz):
+    """Say whether light that leaves primitive `i` at a place never meets it again; place and true normal are in its axes.
 
-    All are within `slack` of (x, y, z). A clear primitive dims what passes; two dim one another's light evenly. A convex
-    shape does not shade itself.
+    Convex shapes are left for good, and a cone's wall from its outer side, which lies behind the plane that touches it there.
+    From its inner side it is by light steeper than the wall: on no way does the wall rise faster than its slope.
+    """
+    if kind != CONE or nx * x + ny * y >= 0.0:
+        return True
+    dx, dy, dz = to_local(prims, i, light[0], light[1], light[2])
+    return dz * nz > 0.0 and (abs(dz) - light[3]) * abs(nz) > math.hypot(nx, ny) * (math.hypot(dx, dy) + light[3])
+
+
+@borrowing
+def lit(kinds, prims, groups, own, light, directions, points, first, last, x, y, z, slack):
+    """Return the share of the light's disc that rows `first` to `last` of `points` see on average, primitive `own` left out.
+
+    All are within `slack` of (x, y, z). A clear primitive dims what passes, as told by two rays of each point; two dim one
+    another's light evenly.
     """
     blocked, rays, dimmed = 0, directions.shape[1], False
+    whole = (1 << ((last - first) * rays)) - 1
     for g in range(len(groups)):
         start, end = int(groups[g, 4]), int(groups[g, 5])
         reach = groups[g, 3] + slack
         if end - start > 1 and not ball_may_shadow(groups[g, 0], groups[g, 1], groups[g, 2], reach, light, x, y, z):
             continue
         for i in range(start, end):
-            if (i == own and kinds[i, 0] != CONE) or not may_shadow(prims, i, light, x, y, z, slack):
+            if i == own or not may_shadow(prims, i, light, x, y, z, slack):
                 continue
             if kinds[i, 3] > 0:
                 dimmed = True
             else:
                 blocked |= _met(kinds, prims, i, directions, points, first, last, blocked)
-    free = (last - first) * rays - _ones(blocked)
-    share = free / ((last - first) * rays)
-    if not dimmed or free == 0:
+                if blocked == whole:
+                    return 0.0
+    share = 1.0 - _ones(blocked) / ((last - first) * rays)
+    if not dimmed:
         return share
+    some = 0
+    for p in range(last - first):
+        some |= (1 << (p * rays + rays // 4)) | (1 << (p * rays + 3 * rays // 4))
+    skipped = blocked | (whole & ~some)
+    free = _ones(whole & ~skipped)
     for i in range(len(kinds)):
-        if kinds[i, 3] > 0 and may_shadow(prims, i, light, x, y, z, slack):
-            met = _ones(_met(kinds, prims, i, directions, points, first, last, blocked))
+        if free > 0 and kinds[i, 3] > 0 and may_shadow(prims, i, light, x, y, z, slack):
+            met = _ones(_met(kinds, prims, i, directions, points, first, last, skipped))
             share *= 1.0 - met / free * (1.0 - GLASS_PASSES * (1.0 - prims[i, 24]))
     return share
 

@@ -8,8 +8,8 @@ from test_render_marks import BOWL
 from simulators.render.canvas import nominal_state
 from simulators.render.primitives import rows_of
 from simulators.render.raster import RasterCanvas, disc_directions
-from simulators.render.raster_shadow import lit, may_shadow
-from simulators.render.raster_shapes import cast
+from simulators.render.raster_shadow import leaves, lit, may_shadow
+from simulators.render.raster_shapes import cast, normals
 from simulators.world import Box, Capsule, Cylinder, Lathe, Light, Part, Sphere
 
 SOLIDS = [
@@ -74,7 +74,7 @@ def test_the_share_of_light_equals_casting_every_ray_at_everything():
             kinds, prims, scene.groups, -1, canvas._light, canvas._directions, points, first, last, *middle, slack
         )  # fmt: skip
 
-    for point in rng.uniform((-0.12, -0.12, 1e-4), (0.12, 0.12, 0.05), (1500, 3)):
+    for point in rng.uniform((-0.12, -0.12, 1e-4), (0.12, 0.12, 0.05), (3000, 3)):
         points[:] = point + rng.uniform(-0.002, 0.002, (4, 3))
         points[1] = point
         directions = canvas._directions[1]
@@ -149,3 +149,29 @@ def test_the_bounds_that_spare_shadow_rays_spare_none_that_hits_a_lathe():
             spared, met = spared + (not may), met + hits
     assert spared > 1500
     assert met > 200
+
+
+def test_light_that_leaves_a_wall_for_good_never_meets_it_again():
+    """From places on bowls and cones, inside and outside, along every ray to the light that goes up from the wall there."""
+    towards = np.array([-0.4, -0.35, 0.85]) / np.linalg.norm([-0.4, -0.35, 0.85])
+    light = np.array([*towards, np.tan(0.06), 0.4, 1.0])
+    directions = disc_directions(Light((-0.4, -0.35, 0.85), softness=0.06)).reshape(-1, 3)
+    shallow = Lathe(((0.135, 0.006), (0.19, 0.014)))
+    rows = [row for lathe in (BOWL, shallow, Lathe(((0.03, 0), (0.02, 0.03)))) for row in rows_of(Part(lathe))]
+    prims, kinds = np.array([row for _, row, _ in rows]), np.array([kind for kind, _, _ in rows])
+    prims[:, 3:12] = np.eye(3).ravel()
+    rng, told, met = np.random.default_rng(10), {True: 0, False: 0}, 0
+    for i in range(len(prims)):
+        r0, z0, r1, z1 = prims[i, 25:29]
+        for share, turn in rng.uniform((0.0, 0.0), (1.0, 2 * np.pi), (200, 2)):
+            r, z, side = r0 + share * (r1 - r0), z0 + share * (z1 - z0), rng.choice([-1.0, 1.0])
+            x, y = r * np.cos(turn), r * np.sin(turn)
+            normal = side * np.array(normals(kinds[i, 0], prims, i, x, y, z)[:3])
+            if normal @ towards <= 0.0:
+                continue
+            gone = leaves(kinds[i, 0], prims, i, light, x, y, *normal)
+            start = np.array([x, y, z]) + 1e-7 * normal
+            hits = any(np.isfinite(cast(kinds, prims, i, *start, *d)) for d in directions if d @ normal > 0.0)
+            assert not (gone and hits)
+            told[gone], met = told[gone] + 1, met + hits
+    assert told[True] > 300 and told[False] > 50 and met > 10
