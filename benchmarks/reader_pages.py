@@ -88,7 +88,7 @@ def page(rows: list[tuple[str, list[Image]]], heading: str) -> Pillow.Image:
 
 
 def draw(pages: Path, keys: Path, a_page: int, ids: list[str]) -> None:
-    """Write pages `<scene>/p00.png ...` of `a_page` clips and `question.txt` below `pages`; the truth, `<scene>.json`, to `keys`.
+    """Write pages `<scene>/p00.png ...` of `a_page` clips and `question.txt` below `pages`; truths, `<scene>.json`, to `keys`.
 
     Where a viewer shrinks large pictures, one clip a page shows its last frame as it is.
     """
