@@ -35,7 +35,7 @@ JITTER = (0.06, 0.03)  # of scale and place, as shares: nothing is ever cut out 
 TURNS = tuple(30.0 * k for k in range(12))  # degrees: a thing that lies on a table may lie any way round
 READ_TURNS = tuple(45.0 * k for k in range(8))
 GOOD = 0.995  # accuracy at which turned crops, slow to learn from, are not tried
-KINDS = ("place", "spot", "fine", "fine, context", "fine, context, place", "turned")
+KINDS = ("place", "spot", "fine", "fine, context", "fine, context, place", "shape", "shape, place", "turned")
 SPOT = 7  # pixels across of the part of a fine crop that tells words apart best
 
 
@@ -136,7 +136,7 @@ def _raw(kind: str, looks: Sequence[Look], turn: float = 0.0, spot: tuple[int, i
         return np.stack([look.place for look in looks]).astype(np.float32)
     if kind == "context":
         return features.colours([look.context for look in looks])
-    if kind == "turned":
+    if kind in ("shape", "turned"):
         return np.stack([features.turned(look.fine, turn) for look in looks])
     return features.colours([look.fine for look in looks])
 
@@ -154,7 +154,7 @@ class Described:
     def of(cls, looks: Sequence[Look], y: NDArray[np.int64]) -> Described:
         """Describe looks upright; their words `y` (n,) say where to look and nothing else."""
         spot = telling(looks, y)
-        raw = {kind: _raw(kind, looks, spot=spot) for kind in ("place", "spot", "fine", "context")}
+        raw = {kind: _raw(kind, looks, spot=spot) for kind in ("place", "spot", "fine", "context", "shape")}
         blocks = {kind: Block.of(kind, one, spot) for kind, one in raw.items()}
         return cls(blocks, {kind: block(raw[kind]) for kind, block in blocks.items()}, (), ())
 
