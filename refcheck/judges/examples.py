@@ -245,7 +245,7 @@ def draw(scene: Scene, states: States, source: Image, seed: int, pool: Pool | No
     bodies = where.bodies(scene, states.ends)
     middle, edges = focus.places(world, scene.camera, states.ends, bodies)
     size = float(np.quantile(edges[..., 0], 0.9))
-    region = _about(middle.reshape(-1, 2), max(1.5 * size, 24.0), scene)
+    region = _about(middle.reshape(-1, 2), max(size, 24.0), scene)
     draws = Generator(Philox(key=np.array([seed, 8], np.uint64)))
     order = draws.permutation(len(states.ends))
     spare = draws.permutation(len(states.undecided))
