@@ -36,7 +36,7 @@ from simulators.execute import Pool
 from simulators.render.blur import STILL
 from simulators.sampling import generator
 
-VERSION = 1  # of what a row is made of
+VERSION = 2  # of what a row is made of
 LOOKS = (("phone", 0), ("phone", 1), ("flat", 0), ("toy", 0))
 """Ways of filming, with the number of the variation: the trained judge learns none of them, but the studio and its own."""
 NAMES = ", ".join(dict.fromkeys(look for look, _ in LOOKS))
@@ -144,6 +144,10 @@ def _wishes(scene: Scene, values: Mapping[str, Any], pool: Pool | None) -> tuple
     each, spoiled = -(-values["k"] // count), EACH * len(UNREADABLE)
     found = clips.search(scene, seed, [each + spoiled] * count, limit=limit, pool=pool)
     have = np.bincount(scene.outcome(found.fact), minlength=count)
+    if not have.all():  # their clips go to the outcomes that do come
+        each = -(-values["k"] // max(1, int(np.sum(have > 0))))
+        found = clips.search(scene, seed, np.where(have > 0, each + spoiled, 0), limit=limit, pool=pool)
+        have = np.bincount(scene.outcome(found.fact), minlength=count)
     clean = np.minimum(each, have)
     labels = generator(seed, scene.stream, "labels wanted", 1, 0).permutation(np.repeat(np.arange(count), clean))
     left = (have - clean).astype(float)

@@ -9,6 +9,7 @@ import pytest
 
 from refcheck import app, control_table
 from refcheck.damage import KINDS
+from scenes.load import load_scene
 
 SCENES = ("scenes=toy/*",)
 
@@ -50,6 +51,17 @@ def test_a_row_a_scene_resumed_and_written_by_code(small, tmp_path, monkeypatch,
     (tmp_path / "o" / "toy-wedge.json").write_text("{")
     assert table(tmp_path / "o") == 0 and made[2:] == ["toy/wedge"], "what is broken is made again"
     assert table(tmp_path / "o", "seed=1") == 0 and len(made) == 5, "with another seed all is made anew"
+
+
+def test_clips_of_outcomes_that_never_come_go_to_the_others(toy_conf):
+    """A push that is always to the right: all eight clips are of that side, and the other is named."""
+    always = "scene.device.random.release_x={dist: norm, loc: 0.05, scale: 1e-3}"
+    scene = load_scene("toy/wedge", [always])
+    wishes, never = control_table._wishes(scene, {"seed": 0, "k": 8, "limit": 64, "nulls": 8}, None)
+    clean = [wish for wish in wishes if not wish.kind]
+    assert [wish.truth for wish in clean] == ["right"] * 8 and never == ["left"]
+    assert len({wish.index for wish in wishes}) == len(wishes), "no rollout is used twice"
+    assert all(wish.truth is None for wish in wishes if wish.kind)
 
 
 def test_the_table_says_what_it_cannot_do(toy_conf, tmp_path, capsys):
