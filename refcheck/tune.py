@@ -34,7 +34,7 @@ OPTIONS = (
     Option("free", "str", None, "what may change: '{scene.device.restitution: [0.2, 0.9]}', by default the scene's `tune:`"),
     Option("id", "str", None, "id of the new scene, by default quincunx/<the old one's name>"),
     Option("n", "int", 4096, "rollouts at each place that is tried", low=64, high=10**7),
-    Option("evaluations", "int", 200, "most places that are tried", low=8, high=100_000),
+    Option("tries", "int", 200, "most places that are tried", low=8, high=100_000),
     Option("over", "int", 0, "places of its range of physics at which it must be good as well", low=0, high=1024),
     Option("settle", "float", 8.0, "seconds within which 95 % should be at rest", low=0.1),
     Option("epsilon", "str", None, "total variation distance that matters, by default the scene's own; or `floor`, from noise"),
@@ -227,8 +227,8 @@ class Search:
         return Trial(dict(values), tvd + nulls + SETTLING * late, tvd, nulls, settle)
 
 
-def search(runner: Search, evaluations: int, seed: int) -> None:
-    """Look for the least cost in at most `evaluations` trials: differential evolution, then the simplex method from its best.
+def search(runner: Search, tries: int, seed: int) -> None:
+    """Look for the least cost in at most `tries` trials: differential evolution, then the simplex method from its best.
 
     Storn and Price 1997; Nelder and Mead 1965, for the last quarter. It begins at Sobol points and the scene as it is, clipped
     to the bounds.
@@ -241,7 +241,7 @@ def search(runner: Search, evaluations: int, seed: int) -> None:
         [(0.0, 1.0)] * dimensions,
         x0=start,
         init=qmc.Sobol(dimensions, rng=np.random.default_rng(seed)).random(size),
-        maxiter=max(0, evaluations * 3 // 4 // size - 1),
+        maxiter=max(0, tries * 3 // 4 // size - 1),
         tol=0.0,
         polish=False,
         rng=np.random.default_rng(seed),
@@ -252,7 +252,7 @@ def search(runner: Search, evaluations: int, seed: int) -> None:
         found.x,
         method="Nelder-Mead",
         bounds=[(0.0, 1.0)] * dimensions,
-        options={"maxfev": max(1, evaluations - found.nfev), "initial_simplex": np.vstack([found.x, found.x + steps])},
+        options={"maxfev": max(1, tries - found.nfev), "initial_simplex": np.vstack([found.x, found.x + steps])},
     )
 
 
@@ -263,7 +263,7 @@ def tune(
     *,
     id: str,
     n: int = 4096,
-    evaluations: int = 200,
+    tries: int = 200,
     over: int = 0,
     settle: float = 8.0,
     epsilon: float | str | None = None,
@@ -279,7 +279,7 @@ def tune(
     """Search, run the best again on fresh launches at both steps, and certify the best of those on fresh ones again."""
     runner = Search(scene, overrides, free, n=n, settle=settle, over=over, seed=seed, pool=pool, advance=advance)
     before = Search(scene, (), (), n=n, settle=settle, over=over, seed=seed, pool=pool).trial({})
-    search(runner, evaluations, seed)
+    search(runner, tries, seed)
     if not runner.trials:
         raise SceneError(f"{scene.id}: none of {len(runner.refused)} places is a scene that can be: {runner.refused[0]}")
     best = sorted({tuple(one.values.items()): one for one in runner.trials}.values(), key=lambda one: one.cost)[:FINALISTS]
@@ -339,7 +339,7 @@ def run(request: Request) -> Answer:
         raise UserError(f"tune needs an exact reference `q`, which {scene.id} has not")
     free = free_of(text, scene)
     id = f"quincunx/{scene.id.split('/')[-1]}" if id is None else id
-    with pool_of(running, request.out) as pool, request.progress(f"tune {scene.id}", values["evaluations"]) as advance:
+    with pool_of(running, request.out) as pool, request.progress(f"tune {scene.id}", values["tries"]) as advance:
         found = tune(scene, request.overrides, free, id=id, pool=pool, advance=advance, **values)
     result: dict[str, Any] = {"tuned": found}
     notes = tune_file.notes(found)

@@ -18,9 +18,9 @@ knock_out:
 kernel:
   _target_: toy.Instant
 """
-SMALL = ("workers=1", "n=512", "evaluations=16", "evidence=200", "budget=10240", "epsilon=0.08")
+SMALL = ("workers=1", "n=512", "tries=16", "evidence=200", "budget=10240", "epsilon=0.08")
 
-FEWER = (*SMALL[:2], "evaluations=8", *SMALL[3:])
+FEWER = (*SMALL[:2], "tries=8", *SMALL[3:])
 
 
 @pytest.fixture
