@@ -25,7 +25,7 @@ def from_floor(scene: Scene) -> float:
 
 
 def epsilon_of(scene: Scene, asked: float | str | None = None) -> float:
-    """Return the distance that matters: `asked`, else the scene's own; the noise floor's for `floor` and where none is given."""
+    """Return the distance that matters: `asked`, else the scene's own; from the floor for `floor` or where none is."""
     given = scene.epsilon if asked is None else asked
     return from_floor(scene) if given is None or given == FLOOR else float(given)
 
