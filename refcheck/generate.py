@@ -30,6 +30,7 @@ from refcheck.output import atomic, plain, to_json
 from refcheck.running import RUNNING, pool_of, run_by
 from refcheck.untrusted import Problems, Strict, parse_model
 from scenes.catalog import SceneError, beside, folders, raw_scene, read_yaml, scene_ids, suggest
+from scenes.frame0 import HEIGHT, WIDTH
 from scenes.load import load_scene
 from scenes.scene import Scene
 from simulators.engines.loop import physics_digest
@@ -51,6 +52,9 @@ OPTIONS = (
     ),
     Option("partners", "bool", False, "a causal and a non-causal partner of each scene, where the family has one"),
     Option("verify", "bool", False, "a first certificate of each scene, without the evidence that a freeze asks for"),
+    Option(
+        "width", "int", None, "of their pictures, by default the base scene's; small ones are drawn sooner", low=256, high=8192
+    ),
     Option("k", "int", 50, "rollouts that a benchmark takes of a scene, for its floor", low=1, high=100_000),
     SCENE_DIR,
     *RUNNING,
@@ -200,8 +204,8 @@ def choose(pool: Sequence[Candidate], name: str, seed: int, n: int, draw: Any, a
     return choice
 
 
-def scene_config(one: Proposal, id: str, family: str, title: str, made: str) -> Config:
-    """Return a scene's file as data."""
+def scene_config(one: Proposal, id: str, title: str, made: str, width: int | None = None) -> Config:
+    """Return a scene's file as data, its pictures `width` [px] wide and of the base scene's shape."""
     head = {
         "id": id,
         "title": title,
@@ -216,8 +220,12 @@ def scene_config(one: Proposal, id: str, family: str, title: str, made: str) -> 
         "source": f"Our own scene, proposed by `quincunx generate {made}`; no benchmark states it",
         "standing": "derived",
     }
+    camera = dict(one.config["camera"])
+    if width is not None:  # even, as clips are
+        height = camera.get("height", HEIGHT) * width / camera.get("width", WIDTH)
+        camera |= {"width": 2 * round(width / 2), "height": 2 * round(height / 2)}
     kept = {key: value for key, value in one.config.items() if value is not None and key not in (*head, "title", "reference")}
-    return {**head, **kept, "reference": reference}
+    return {**head, **kept, "camera": camera, "reference": reference}
 
 
 def partner_config(base: Config, partner: Partner, kind: Literal["causal", "non_causal"]) -> Config:
@@ -242,7 +250,7 @@ def run(request: Request) -> Answer:
         raise UserError("out= is missing: generate writes scenes, so say where")
     name, seed, out = values["family"], values["seed"], request.out
     family = read_family(family_file(name))
-    made = " ".join(f"{key}={values[key]}" for key in ("family", "seed", "candidates"))
+    made = " ".join(f"{key}={values[key]}" for key in ("family", "seed", "candidates", "width") if values[key] is not None)
     title = str(family.scene.get("title", name))
     with request.progress(f"propose {name}", None) as advance:
         pool, impossible = candidates(family, name, seed, values["candidates"])
@@ -265,7 +273,7 @@ def run(request: Request) -> Answer:
             raise
 
     def draw(one: Candidate, id: str) -> Image:
-        return source_of(put(scene_config(one.proposal, id, name, title, made)))
+        return source_of(put(scene_config(one.proposal, id, title, made, values["width"])))
 
     with beside(out):
         with request.progress(f"choose {values['n']} scenes", values["n"]) as advance:
@@ -276,11 +284,13 @@ def run(request: Request) -> Answer:
         for path in written:
             if f"{BENCHMARK}/{path.stem}" not in ids:
                 path.unlink(missing_ok=True)  # drawn, and rejected as the last
-        scenes = [(put(scene_config(one.proposal, id, name, title, made)), picture) for one, id, picture in choice.chosen]
+        scenes = [
+            (put(scene_config(one.proposal, id, title, made, values["width"])), picture) for one, id, picture in choice.chosen
+        ]
         pairs: list[Scene] = []
         if values["partners"]:
             for one, id, _ in choice.chosen:
-                base = scene_config(one.proposal, id, name, title, made)
+                base = scene_config(one.proposal, id, title, made, values["width"])
                 kinds = (("causal", one.proposal.causal), ("non_causal", one.proposal.non_causal))
                 pairs += [put(partner_config(base, partner, kind)) for kind, partner in kinds if partner is not None]  # type: ignore[arg-type]
         drawn = [*scenes, *((scene, source_of(scene)) for scene in pairs)]

@@ -34,7 +34,7 @@ def test_every_family_proposes_scenes_that_load_with_their_partners(name, tmp_pa
     found, _ = pool(name)
     assert len(found) >= 8
     one = found[0].proposal
-    base = generate.scene_config(one, f"quincunx/{name}-0", name, "A title", f"family={name}")
+    base = generate.scene_config(one, f"quincunx/{name}-0", "A title", f"family={name}", 416)
     kinds = (("causal", one.causal), ("non_causal", one.non_causal))
     configs = [base, *(generate.partner_config(base, partner, kind) for kind, partner in kinds if partner)]
     folder = tmp_path / "scene" / "quincunx"
@@ -46,6 +46,7 @@ def test_every_family_proposes_scenes_that_load_with_their_partners(name, tmp_pa
     assert prompt_check.action_problems(scenes[0].action) == []
     assert prompt_check.naming_problems(scenes[0].action, scenes[0].prompt, scenes[0].outcomes) == []
     for scene in scenes:
+        assert (scene.camera.width, scene.camera.height) == (416, 240)
         assert sum((scene.reference.q or {}).values()) == 1 and scene.stream == scenes[0].id
         assert scene.variant is None or (scene.reference.q != scenes[0].reference.q) == (scene.variant.kind == "causal")
 
