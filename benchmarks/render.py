@@ -37,7 +37,7 @@ from simulators.rotation import multiply, rotate
 from simulators.video import evenly_spaced, frames_of_clip, write_clip
 from simulators.world import Box, Camera, Lathe, Light, Part, Sphere, World
 
-PLANAR = ("calibench/galton_board", "pawbench/A22", "pawbench/A-07", "calibench/pendulum")
+PLANAR = ("calibench/galton_board", "pawbench/A22")
 RASTER = ("pawbench/A-02", "calibench/dice", "pawbench/A-01", "pawbench/A-13", "calibench/roulette", "calibench/lottery")
 PHOTOREAL = ("pawbench/A-02", "calibench/galton_board")
 OVERLAPPING = ("calibench/galton_board", "calibench/roulette")
