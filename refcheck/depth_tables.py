@@ -34,7 +34,7 @@ def lines(one: Certificate) -> list[str]:
     """Return a certificate's depth as sentences."""
     best, worst = float(one.nulls.best), float(one.nulls.worst)
     told = [f"Whatever outcomes the nulls had, TVD of all {one.n:,} is from {best:.4f} to {worst:.4f}."]
-    told += [f"{each.said[0].upper()}{each.said[1:]}." for each in one.supports]
+    told += [f"{each.said[0].upper()}{each.said[1:]}." for each in one.supports if each.status != "missing"]
     if lacking := [each.check.replace("_", " ") for each in one.supports if each.status == "missing"]:
         told.append(f"So `{one.verdict}` stands without: {', '.join(lacking)}.")
     if one.predictability is not None:
@@ -44,13 +44,14 @@ def lines(one: Certificate) -> list[str]:
 
 
 def by_time(rows: Sequence[ReadableBy]) -> str:
-    """Return what clips show as a sentence."""
+    """Return what clips show as a sentence: up to the length that shows as much as an uncut one."""
+    enough = next(k for k, one in enumerate(rows) if one.share == rows[-1].share)
     parts = [
         f"{one.share:.1%} {'uncut' if one.seconds is None else f'by {one.seconds:g} s'}"
         + ("" if one.tvd is None else f" (TVD {one.tvd:.3f})")
-        for one in rows
+        for one in rows[: enough + 1]
     ]
-    return f"Of all rollouts, from the clip's start, {', '.join(parts)}"
+    return f"Readable, of all rollouts, from the clip's start: {', '.join(parts)}"
 
 
 def _rare(one: Rare, scene: Scene) -> str:
