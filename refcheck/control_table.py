@@ -67,8 +67,9 @@ def run(request: Request) -> Answer:
             _write(request.out, request, rows)  # after every scene: what there is can be read while the rest is judged
             advance(1)
     failed = [row["scene"] for row in rows if row["failures"]]
-    return Answer({"suite": "table", "rows": rows}, (_shown(rows), f"{request.out / MARKDOWN} holds the table."),
-                  INFRASTRUCTURE if failed else COMPLETED)  # fmt: skip
+    result = {"schema": "quincunx.judges/v1", "suite": "table", "rows": rows}
+    told = (_shown(rows), f"{request.out / MARKDOWN} holds the table.")
+    return Answer(result, told, INFRASTRUCTURE if failed else COMPLETED)
 
 
 def settings_of(scene: Scene, values: Mapping[str, Any]) -> str:

@@ -280,6 +280,7 @@ def _blind(request: Request) -> Answer:
         digest = blind.seal(key, folder, key_path)
     counts = {scene.id: sum(c.scene == scene.id for c in controls) for scene in scenes}
     result = {
+        "schema": "quincunx.blind/v1",
         "blind": folder,
         "key": key_path,
         "sha256": digest,
@@ -310,10 +311,9 @@ def _read(request: Request) -> Answer:
         if q is not None:
             row |= control_report.figures(held.outcomes, q, table, generator(values["seed"], held.id, "null band", 0, 0))
         rows.append(row | {"report": control_report.report(held.outcomes, q, mine, values["seed"], held.id)})
-    missing = sum(len(row["failures"]) for row in rows)
-    return Answer(
-        {"read": values["read"], "key": values["key"], "scenes": rows}, report_tables(rows), INFRASTRUCTURE if missing else 0
-    )
+    status = INFRASTRUCTURE if any(row["failures"] for row in rows) else COMPLETED
+    result = {"schema": "quincunx.opened/v1", "read": values["read"], "key": values["key"], "scenes": rows}
+    return Answer(result, report_tables(rows), status)
 
 
 class _Clock:

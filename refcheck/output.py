@@ -108,12 +108,15 @@ def claim(asked: Asked, document: Mapping[str, Any]) -> None:
 def _identity(document: Mapping[str, Any]) -> object:
     config = dict(document["config"])
     config["options"] = {key: value for key, value in config["options"].items() if key not in NOT_PHYSICS}
-    return document["schema"], document["version"], config
+    return document["verb"], document["version"], config
 
 
 def complete(document: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the whole document: origin first, then the verb's own result. Raises `ValueError` where they share a key."""
-    if shared := sorted(document.keys() & result.keys()):
+    """Return the whole document: origin first, then the verb's own result. Raises `ValueError` where they share a key.
+
+    A verb whose result has more than one form may name that in its `schema`.
+    """
+    if shared := sorted((document.keys() & result.keys()) - {"schema"}):
         raise ValueError(f"a verb's result may not use the keys {shared}")
     return plain({**document, **result})
 

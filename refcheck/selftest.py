@@ -344,6 +344,12 @@ def run(request: Request) -> Answer:
         shown.add_row(
             row["defect"], row["sound"][0] if row["sound"] else "nothing", row["caught"][0] if row["caught"] else "NOT CAUGHT"
         )
-    result = {"suite": "smoke", "defects": rows, "missed": missed, "seconds": time.monotonic() - begun}
+    result = {
+        "schema": "quincunx.smoke/v1",
+        "suite": "smoke",
+        "defects": rows,
+        "missed": missed,
+        "seconds": time.monotonic() - begun,
+    }
     told = "Every defect is caught." if not missed else f"Not caught, or complained of without cause: {', '.join(missed)}."
     return Answer(result, (shown, told), INFRASTRUCTURE if missed else COMPLETED)

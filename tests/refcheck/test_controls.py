@@ -328,3 +328,16 @@ def test_sets_off_the_reference_and_sweeps_from_the_command_line(toy_conf, tmp_p
     assert status == 0 and [sum(one["truth"]) for one in result["batches"]] == [1, 1]
     assert result["batches"][1]["truth"] == [1, 0], "tilted by a half: all to the first"
     assert [(row["value"], row["right"]) for row in result["sweep"]["rows"]] == [(v, 2) for v in ("4.0", "8.0", "16.0", "24.0")]
+
+
+def test_a_page_of_a_folder_takes_controls_and_leaves_their_other_forms(toy_conf, tmp_path):
+    from refcheck.corrected import read_controls
+    from refcheck.report.collect import collect
+    from refcheck.report.schema import Controls
+
+    assert run_controls(tmp_path / "data" / "own", "judge=state", "k=2")[0] == 0
+    words = ["controls", "scene=toy/wedge", *SMALL, "k=2", "workers=1", f"blind={tmp_path / 'b'}"]
+    assert app.main([*words, f"out={tmp_path / 'data' / 'blind'}"]) == 0
+    results = collect(tmp_path / "data").results
+    assert [isinstance(one.body, Controls) for one in sorted(results, key=lambda one: one.name)] == [False, True]
+    assert list(read_controls(tmp_path / "data")[0]) == ["toy/wedge"]
