@@ -1,7 +1,7 @@
 # Every target sets itself up: it makes the environment in VENV on its first call, and only then.
 #   make demo      the whole story on one page        make test      lint, types and the fast tests
 #   make nightly   the long statistical tests         make lint      lint and types alone
-#   make references, make benchmarks                  write docs/references.md and docs/performance.md
+#   make references, make benchmarks, make judges     write docs/references.md, docs/performance.md, docs/judges.md
 #   PYTHON=/path/to/python3.11 chooses the interpreter, VENV=folder the environment, WORKERS=n the test processes.
 VENV ?= .venv
 PYTHON ?= python3.11
@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= $(shell $(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0)))' 2>/dev/null || echo 1)
 
-.PHONY: demo test nightly references benchmarks lint setup
+.PHONY: demo test nightly references benchmarks judges lint setup
 
 demo: setup
 	$(BIN)/python -m refcheck.demo
@@ -28,6 +28,10 @@ references: setup
 
 benchmarks: setup
 	$(BIN)/python -m benchmarks out=docs/performance.md
+
+judges: setup
+	$(BIN)/quincunx controls suite=table scenes='*' out=out/judges overwrite=true
+	cp out/judges/judges.md docs/judges.md
 
 lint: setup
 	$(BIN)/ruff check .
