@@ -72,13 +72,21 @@ def run(request: Request) -> Answer:
     return Answer(result, told, INFRASTRUCTURE if failed else COMPLETED)
 
 
+def judge_source(kind: str) -> str:
+    """Return the digest of the judge's own code: what another version of it said is no reading of this one."""
+    if kind != "trained":
+        return ""
+    from refcheck.judges import trained
+
+    files = sorted(Path(trained.__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
 def settings_of(scene: Scene, values: Mapping[str, Any]) -> str:
     """Return the digest of all that a row depends on."""
-    from refcheck.judges.trained import TrainedJudge
-
     whole = {
         "version": VERSION,
-        "judge": [values["judge"], TrainedJudge.version if values["judge"] == "trained" else 0, values["per_outcome"]],
+        "judge": [values["judge"], judge_source(values["judge"]), values["per_outcome"]],
         "physics": physics_digest(scene.device, scene.integrator),
         "picture": repr((scene.camera, scene.light, scene.renderer)),
         "outcomes": scene.outcomes,
@@ -208,7 +216,8 @@ def markdown(rows: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> st
         "here is typed. Every clip is a rollout of known outcome, in equal numbers by outcome, replayed on launches and in "
         f"looks ({NAMES}) that the judge did not learn from, and read from behind the blind door. "
         "Of a clip "
-        f"about {DRAWN} frames are drawn, among them the opening and the held end, which is what this judge reads.",
+        f"about {DRAWN} frames are drawn, among them the opening and the held end, which is what this judge reads. "
+        f"Digest of the judge's code: {judge_source(values['judge'])[:12] or 'none'}.",
         "",
         f"Usable: right in {control_report.RIGHT:.0%} of its answers, the lower 95 % bound of that at least "
         f"{control_report.SURE}, no answer to at most {control_report.ABSTAINED:.0%} of clean clips, and an answer to at most "
