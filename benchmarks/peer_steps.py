@@ -22,6 +22,11 @@ from benchmarks.compare import Comparison, Ends
 COARSEST = 240  # 1/s: PyBullet's own; no loop of the table is timed at a longer step
 FINEST = 3840  # 1/s
 LEAST, SAME = 0.01, 0.05  # p-value; share of the mean duration
+HEAD = """# Steps of the plain loops
+
+Written by `python -m benchmarks.peer_steps out=docs/peer_steps.md`. A loop passes at the first rate that twice the rate bears
+out: outcomes alike by chi-square (p at least .01), mean durations within 5 %. "timed" is what [performance.md](performance.md)
+measures."""
 
 
 def compare(a: Ends, b: Ends) -> tuple[float, float, float]:
@@ -62,7 +67,7 @@ def main(arguments: list[str]) -> int:
     n, only = int(given.get("n", "4000")), given.get("only", "").split(",")
     rows = [row for one in comparisons() if only == [""] or one.scene in only for row in search(one, n)]
     header = ("scene", "rate [1/s]", "TVD to twice it", "p", "longer by", "nothing shown", f"n = {n:,}", "")
-    page = "\n".join(["# Steps of the plain loops", "", *table(header, rows)]) + "\n"
+    page = "\n".join([HEAD, "", *table(header, rows)]) + "\n"
     print(page)
     if "out" in given:
         Path(given["out"]).write_text(page, "utf-8")
