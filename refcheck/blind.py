@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -157,7 +158,7 @@ def export(
         folder: new, or empty.
         layout: `pawbench` adds `scenes.jsonl` with source images and prompts, `calibench` a `scenes.json` with bins in order.
         sets: what set was made of each scene, by id.
-        recode: encode each clip anew; False moves files that were encoded for this folder alone.
+        recode: encode each clip anew; False copies files that were encoded for this folder alone.
         crf: how strongly they are compressed then (x264).
         pool: workers.
         advance: hears of every clip.
@@ -186,7 +187,7 @@ def export(
         spread(pool, _recode, tasks, lambda done: advance(1))
     else:
         for task in tasks:
-            os.replace(task.source, task.target)
+            shutil.copyfile(task.source, task.target)
             os.utime(task.target, (EPOCH, EPOCH))
             advance(1)
     sealed = [one.model_copy(update={"sha256": fingerprint(task.target)}) for one, task in zip(sealed, tasks, strict=True)]

@@ -132,15 +132,15 @@ def through_the_door(
 
 def retest(
     scene: Scene, controls: list[Control], first: list[Opened], asked: Asked, hidden: Path, threads: int, pool: Pool | None,
-    progress: Progress,
+    progress: Progress, *, recode: bool = True,
 ) -> dict[str, Any]:  # fmt: skip
     """Read the same clips again: the noise from test to retest, and what the order of the labels does where there is one."""
     told: dict[str, Any] = {"how": "asked again" if asked.calls else f"encoded again at crf {AGAIN_CRF}"}
     by_index = sorted(first, key=lambda one: one.sealed.index)
 
     def other(judge: Callable[[Key], Any], name: str) -> dict[str, Any]:
-        crf = None if asked.calls else AGAIN_CRF
-        second = through_the_door(scene, controls, judge, hidden / name, threads, pool, progress, crf=crf)
+        how: dict[str, Any] = {"recode": recode} if asked.calls else {"crf": AGAIN_CRF}
+        second = through_the_door(scene, controls, judge, hidden / name, threads, pool, progress, **how)
         return control_report.disagreement(by_index, sorted(second, key=lambda one: one.sealed.index))
 
     told["retest"] = other(asked.again, "again")

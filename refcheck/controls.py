@@ -184,8 +184,10 @@ def _judge(request: Request) -> Answer:
         controls = [*plain, *spoiled]
         with clock("readings"):
             door = (threads, pool, request.progress)
-            opened = control_run.through_the_door(scene, controls, asked.of, hidden / "first", *door)
-            noise = control_run.retest(scene, controls, opened, asked, hidden, *door) if values["again"] else None
+            recode = recipe.like is None  # what was matched to a model's encoder is left as it came out of it
+            opened = control_run.through_the_door(scene, controls, asked.of, hidden / "first", *door, recode=recode)
+            again = (scene, controls, opened, asked, hidden, *door)
+            noise = control_run.retest(*again, recode=recode) if values["again"] else None
         with clock("sweep"):
             recipes = {str(value): swept(recipe, values["sweep"], value) for value in SWEEPS.get(values["sweep"], ())}
             rows = control_run.sweep(scene, seed, planned, recipes, asked, hidden, *door)
@@ -272,7 +274,7 @@ def _blind(request: Request) -> Answer:
                 made, refused = make(scene, values["seed"], wishes, hidden / str(number), recipe, pool, advance)
             controls += made
             absent[scene.id] = {**refused, **planned.absent}
-        recode = recipe.like is None  # what was matched to a model's encoder is left as it came out of it
+        recode = recipe.like is None
         with request.progress("put out", len(controls)) as advance:
             sets = {scene.id: values["set"] for scene in scenes}
             made_by = {"sets": sets, "recode": recode, "pool": pool, "advance": advance}

@@ -18,7 +18,7 @@ from scenes.load import load_scene
 from simulators.engines.loop import run
 from simulators.execute import InfrastructureError
 from simulators.sampling import launch_block
-from simulators.video import clip_info, read_clip
+from simulators.video import clip_info, read_clip, write_clip
 
 SMALL = ("scene.camera.width=416", "scene.camera.height=240")
 WIDE = ("scene.device.random.release_x={dist: norm, loc: 0.0, scale: 30e-3}", *SMALL)
@@ -341,3 +341,19 @@ def test_a_page_of_a_folder_takes_controls_and_leaves_their_other_forms(toy_conf
     results = collect(tmp_path / "data").results
     assert [isinstance(one.body, Controls) for one in sorted(results, key=lambda one: one.name)] == [False, True]
     assert list(read_controls(tmp_path / "data")[0]) == ["toy/wedge"]
+
+
+def test_clips_like_a_model_s_reach_the_judge_as_its_encoder_left_them(toy_conf, tmp_path, monkeypatch):
+    noise = np.random.default_rng(0).integers(0, 255, (21, 90, 160, 3)).astype(np.uint8)
+    write_clip(tmp_path / "model.mp4", noise, 10.0, 40)
+    seen = []
+    read_all = control_judges.read_all
+
+    def spy(judge, paths, *rest):
+        seen.extend(clip_info(path) for path in paths)
+        return read_all(judge, paths, *rest)
+
+    monkeypatch.setattr(control_judges, "read_all", spy)
+    status, result = run_controls(tmp_path / "o", "judge=state", "k=2", f"like={tmp_path / 'model.mp4'}", "again=true")
+    assert status == 0 and result["accuracy"] == 1.0 and result["again"]["retest"]["differ"] == 0
+    assert {(info.width, info.height, info.frames, info.fps) for info in seen} == {(160, 90, 21, 10.0)} and len(seen) == 4
