@@ -35,7 +35,7 @@ from simulators.video import read_clip, write_clip
 TRAINING = "/training"
 """Added to a scene's stream: no seed lets a clip that is judged be one that was trained on."""
 LOOKS = 6  # ways of filming that are learned from: the studio, and others that are none of the presets
-WHOLE, OPEN = 8, 6  # whole pictures of a look, and pictures of undecided states
+WHOLE, OPEN = 7, 5  # whole pictures of a look, and pictures of undecided states
 MOST = 400  # final states in all: what they teach, and what drawing them costs, does not grow with the outcomes
 CLUSTER = 96  # rollouts of a heap of like bodies: who lies where is changed, so that few show every outcome
 WIDER = (4.0, 16.0, 64.0)  # times the spread of a launch, for outcomes that never come

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,12 @@ _SEPARATORS = "+_"
 
 
 def deciding(device: Device, ends: State) -> NDArray[np.bool_]:
-    """Return (n, b) whether the fact of end i would be another with loose body k back in its pose at the release."""
+    """Return (n, b) whether the fact of end i hangs on loose body k.
+
+    It does where the fact would be another with the body back in its pose at the release. Where that is so of no body (another
+    ball like it is read in its stead), it does of the one that changes the fact most often by changing places with bodies that
+    differ from it in looks alone.
+    """
     world = device.world()
     places, turns = world.poses(0.0)
     facts = np.asarray(device.read(ends))
@@ -30,7 +36,24 @@ def deciding(device: Device, ends: State) -> NDArray[np.bool_]:
         changed = ends.copy()
         changed.pos[:, k], changed.quat[:, k] = places[k], turns[k]
         found[:, k] = np.asarray(device.read(changed)) != facts
+    rows = np.flatnonzero(~found.any(axis=1))
+    changes = np.zeros((len(rows), found.shape[1]), np.int64)
+    for group in alike(world) if len(rows) else ():
+        for one, other in combinations(group, 2):
+            different = np.asarray(device.read(_swapped(ends[rows], one, other))) != facts[rows]
+            changes[:, one] += different
+            changes[:, other] += different
+    some = changes.max(axis=1, initial=0) > 0
+    found[rows[some], np.argmax(changes[some], axis=1)] = True
     return found
+
+
+def _swapped(states: State, one: int, other: int) -> State:
+    """Return states in which two bodies have changed places."""
+    changed = states.copy()
+    for values in (changed.pos, changed.quat, changed.vel, changed.omega):
+        values[:, [one, other]] = values[:, [other, one]]
+    return changed
 
 
 def parts_of(scene: Scene) -> tuple[tuple[str, ...], ...] | None:
@@ -126,9 +149,7 @@ def exchanged(scene: Scene, ends: State, needed: Sequence[int]) -> tuple[State, 
             other = group[(group.index(body) + shift + 7 * row) % len(group)]
             if other == body:
                 continue
-            state = ends[slice(row, row + 1)].copy()
-            for values in (state.pos, state.quat, state.vel, state.omega):
-                values[0, [body, other]] = values[0, [other, body]]
+            state = _swapped(ends[slice(row, row + 1)], body, other)
             fact = int(scene.device.read(state)[0])
             outcome = scene.outcome_of_fact[fact] if fact >= 0 else -1
             if outcome >= 0 and left[outcome] > 0:

@@ -217,8 +217,17 @@ def test_the_body_that_decides_is_found_by_putting_bodies_back():
     draw = load_scene("pawbench/A19")
     drawn = clips.search(draw, 0, [1, 0, 1, 1], limit=64)
     bodies = focus.Focus.of(draw, drawn.end).bodies(draw, drawn.end)[:, 0]
-    filling = [draw.device.filling[k] for k in bodies]
-    assert filling == [draw.device.facts[fact] for fact in drawn.fact]
+    assert [draw.device.filling[k] for k in bodies] == [draw.device.facts[fact] for fact in drawn.fact]
+
+
+def test_the_ball_in_the_hand_is_found_although_another_lies_below():
+    """A-13: of all balls the highest by far decides, and it has the colour that is read."""
+    scene = load_scene("pawbench/A-13")
+    drawn = clips.search(scene, 0, [3, 3], limit=24)
+    bodies = focus.Focus.of(scene, drawn.end).bodies(scene, drawn.end)[:, 0]
+    balls = drawn.end.pos[:, : len(scene.device.filling), 2]
+    assert bodies.tolist() == balls.argmax(axis=1).tolist()
+    assert [scene.device.filling[k] for k in bodies] == [scene.device.facts[fact] for fact in drawn.fact]
 
 
 def test_like_bodies_change_places_and_the_device_reads_them_anew():
