@@ -31,13 +31,13 @@ def deciding(device: Device, ends: State) -> NDArray[np.bool_]:
     world = device.world()
     places, turns = world.poses(0.0)
     facts = np.asarray(device.read(ends))
-    found = np.zeros(ends.pos.shape[:2], bool)
+    found = np.zeros((len(ends), ends.pos.shape[1]), bool)
     for k in world.loose:
         changed = ends.copy()
         changed.pos[:, k], changed.quat[:, k] = places[k], turns[k]
         found[:, k] = np.asarray(device.read(changed)) != facts
     rows = np.flatnonzero(~found.any(axis=1))
-    changes = np.zeros((len(rows), found.shape[1]), np.int64)
+    changes = np.zeros((len(rows), ends.pos.shape[1]), np.int64)
     for group in alike(world) if len(rows) else ():
         for one, other in combinations(group, 2):
             different = np.asarray(device.read(_swapped(ends[rows], one, other))) != facts[rows]
