@@ -121,6 +121,15 @@ def check_key_path(folder: Path, key: Path) -> None:
         raise UserError(f"key={key} lies in blind={folder}: whoever is given the clips would be given the truth")
 
 
+def check_folder_and_names(folder: Path, scenes: Sequence[Scene]) -> None:
+    """Raise `UserError` where something is in the folder already, or two scenes have one name in a benchmark's files."""
+    if folder.exists() and any(folder.iterdir()):
+        raise UserError(f"blind={folder} is not empty: what is there would be taken for controls; give a new folder")
+    names = [name_of(scene.id) for scene in scenes]
+    if len(set(names)) < len(names):
+        raise UserError(f"two of the scenes have one name in a benchmark's files: {', '.join(s.id for s in scenes)}")
+
+
 @dataclass(frozen=True)
 class _Copy:
     source: Path
@@ -166,11 +175,7 @@ def export(
     Raises:
         UserError: where something is in the folder already. ValueError: where a rollout is used twice, or frames are lost.
     """
-    if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"blind={folder} is not empty: what is there would be taken for controls; give a new folder")
-    names = [name_of(scene.id) for scene in scenes]
-    if len(set(names)) < len(names):
-        raise UserError(f"two of the scenes have one name in a benchmark's files: {', '.join(s.id for s in scenes)}")
+    check_folder_and_names(folder, scenes)
     sealed, tasks = list[Sealed](), list[_Copy]()
     for scene in scenes:
         mine = [control for control in controls if control.scene == scene.id]

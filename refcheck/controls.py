@@ -264,6 +264,7 @@ def _blind(request: Request) -> Answer:
         raise UserError(f"key={key_path} is there already, and opens other clips: give another file")
     recipe = recipe_of(values)
     scenes, controls, absent = [_load(request, id) for id in request.scenes], list[Control](), dict[str, Any]()
+    blind.check_folder_and_names(folder, scenes)  # before anything takes time
     with ExitStack() as stack:
         pool = stack.enter_context(pool_of(values, request.out))
         hidden = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="quincunx-")))

@@ -193,6 +193,16 @@ def test_mistakes_at_the_door(toy_conf, tmp_path, monkeypatch, capsys, words, pa
     assert part in capsys.readouterr().err
 
 
+def test_a_folder_in_use_is_refused_before_any_work(toy_conf, tmp_path, monkeypatch, capsys):
+    from refcheck import control_run
+
+    monkeypatch.setattr(control_run, "plan", None)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "mine.txt").write_text("mine")
+    assert app.main(["controls", "scene=toy/wedge", f"blind={tmp_path / 'b'}", "workers=1"]) == 2
+    assert "is not empty" in capsys.readouterr().err and (tmp_path / "b" / "mine.txt").read_text() == "mine"
+
+
 def test_the_oracle_is_never_wrong_and_knows_no_other_clip(made, tmp_path):
     scene, controls = made
     hidden = [*controls[:5], Control(controls[5].path, scene.id, 5, None, 4.0, controls[5].frames, "out_of_schema", "stuck")]
