@@ -28,7 +28,7 @@ STILL = 64  # samples a pixel of what never moves
 SAMPLES = 2_400_000  # most of a frame's window: .7 s for 1.6 million on two cores, so that a clip takes under a minute
 FEWEST, MOST = 4, 36  # samples a pixel of a window
 MARGIN, FEATHER = 28, 14  # px about what moves and its shadow, for what it mirrors and darkens; over which a window fades out
-DEPTH = 6  # bounces
+DEPTH, GLASS_DEPTH = 6, 20  # bounces; between the two sides of a pane seen at a grazing look light goes to and fro
 SPARK = 1.6, 0.08  # how many times brighter than what is about it, and how much more of linear light, a spark is
 _FOCAL = 400.0  # distances to the subject in a lens's radius: a stop at which all that matters is sharp
 _BACKDROP = (0.50, 0.52, 0.56)
@@ -150,7 +150,10 @@ class PhotorealCanvas:
         mi.set_variant(variant())
         scene = mi.load_dict({
             "type": "scene",
-            "integrator": {"type": "volpath" if self._clear else "path", "max_depth": DEPTH, "hide_emitters": True},
+            "integrator": {
+                "type": "volpath" if self._clear else "path", "max_depth": GLASS_DEPTH if self._clear else DEPTH,
+                "hide_emitters": True,
+            },
             "sensor": self._sensor(window),
             **self._lights(),
             **{f"shape{k}": shape for k, shape in enumerate(shapes)},
