@@ -38,7 +38,7 @@ from simulators.render.canvas import Image
 from simulators.sampling import generator
 from simulators.video import contact_sheet, read_clip
 
-SUMMARY = "controls: clips of known outcome, as the reference says or off it by a known amount, to test a judge"
+SUMMARY = "clips of known outcome, as the reference says or off it by a known amount, to test a judge"
 _CALLS = ("model", "base_url", "api_key_env", "protocol", "frames", "timeout", "max_tokens", "retries", "per_minute",
           "concurrency", "price_in", "price_out", "budget", "confusion")  # fmt: skip
 OPTIONS = (
