@@ -39,6 +39,10 @@ SCENES = (
 PART = 1000  # rollouts
 RECORDED, FRAMES = 200, 600.0  # rollouts whose impacts are counted; frames a second
 JUMP = 0.1  # m/s: what counts as an impact
+HEAD = """# Kernels beside engines
+
+Written by `python -m benchmarks.agreement keep=FOLDER out=docs/agreement.md`: the same launches in both, from index 0, seed 0.
+The distance's bounds use that they are the same (see `refcheck.evidence.paired_distance`)."""
 
 
 def ends(scene: Scene, integrator: Integrator, n: int, keep: Path, seconds: float) -> NDArray[np.float64]:
@@ -100,7 +104,7 @@ def main(arguments: list[str]) -> int:
         rows.append(row(load_scene(scene_id), n, keep, seconds))
         print("  ".join(rows[-1]), file=sys.stderr, flush=True)
     header = ("scene", "kernel", "engine", "n", "TVD", "99 % each way", "alike", "rests later by", "impacts more by")
-    page = "\n".join(["# Kernels beside engines", "", *table(header, rows)]) + "\n"
+    page = "\n".join([HEAD, "", *table(header, rows)]) + "\n"
     print(page)
     if "out" in given:
         Path(given["out"]).write_text(page, "utf-8")

@@ -13,10 +13,9 @@ from simulators.devices.die import FACES
 from simulators.sampling import launch_block
 from simulators.world import Box
 
-# 1/s: the coarsest of 240, 480 and 960 at which the mean settling time is within 2 % of what 1920 gives, n = 2,000 each (dice:
-# 8.5, 3.9 and 1.2 % longer; A-02: 3.6, 1.8 and .6 %; A21 as A-02). The faces do not differ by chi-square at .01 at any. Of the
-# dice in the box 2 to 4 % never come to rest in this loop.
-RATES = {"calibench/dice": 960, "pawbench/A-02": 480, "pawbench/A21": 480}
+# 1/s. `peer_steps` bears out 480 for A-02, not for A21. It bears out none up to 1920 for the box, where 960 is the coarsest with a
+# mean settling time within 2 % of what 1920 gives; 3 to 5 % never come to rest there.
+RATES = {"calibench/dice": 960, "pawbench/A-02": 480, "pawbench/A21": 960}
 PEER = "PyBullet with its defaults at 1/{} s, boxes on a box, until slow for a quarter of a second"
 
 

@@ -14,8 +14,8 @@ from simulators.devices.regions import read_regions
 from simulators.sampling import launch_block
 from simulators.world import Box, Part, Sphere
 
-# 1/s, as `peer_steps` bears out; where a ball rolls up to a wall, at 240 it takes longer to rest
-RATES = {"pawbench/A-07": 240, "calibench/ball": 240, "pawbench/A-08": 480, "pawbench/A17": 480}
+# 1/s: what `peer_steps` bears out for the first two; time to rest changes by a tenth and a third (A17) from 480 to 960
+RATES = {"pawbench/A-07": 240, "calibench/ball": 240, "pawbench/A-08": 960, "pawbench/A17": 960}
 PEER = "Pymunk at 1/{} s, boxes and circles, until slow for a quarter of a second"
 
 
