@@ -1,7 +1,7 @@
 """Can someone who has eight frames, the labels and nothing else name how a clip ends? Pages for such a reader, and their marks.
 
     python -m benchmarks.reader_pages draw PAGES KEYS 3 [scene ...]   # three clips a picture; the truth goes to another folder
-    python -m benchmarks.reader_pages mark KEYS ANSWERS docs/reader.csv docs/reader.md
+    python -m benchmarks.reader_pages mark KEYS ANSWERS docs/reader.csv docs/reader.md [EARLIER_KEYS EARLIER_ANSWERS]
 
 A clip is a rollout found by how it ended and replayed; outcomes come in equal numbers as far as the scene reaches them. It
 refuses to show a reference, and a page says nothing but the source image's scene, the question and the labels in random order.
@@ -14,6 +14,8 @@ import io
 import json
 import secrets
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -120,12 +122,29 @@ def draw(pages: Path, keys: Path, a_page: int, ids: list[str]) -> None:
         print(id, len(chosen), flush=True)
 
 
-def mark(keys: Path, answers: Path, table: Path, summary: Path) -> None:
-    """Set the answers of `<scene>.csv` files (clip,answer) beside the truth: every answer to `table`, scenes to `summary`.
+@dataclass(frozen=True)
+class Read:
+    """One scene as it was read: `lines` (digest, seed, clip, rollout, truth, answer)."""
+
+    scene: str
+    lines: list[tuple[str, int, str, int, str, str]]
+
+    @property
+    def row(self) -> str:
+        """A line of the table."""
+        count, kinds = len(self.lines), len({line[4] for line in self.lines})
+        right = sum(truth == answer for *_, truth, answer in self.lines)
+        unsure = sum(line[5] == CANNOT for line in self.lines)
+        enough = "yes" if right >= count - (CLIPS - RIGHT) else "**no**"
+        return f"| {self.scene} | {count} | {kinds} | {right} | {unsure} | {enough} |"
+
+
+def read(keys: Path, answers: Path) -> list[Read]:
+    """Set the answers of `<scene>.csv` files (clip,answer) beside the truth.
 
     Raises `ValueError` for a clip without an answer, a stranger, or a label that was not offered.
     """
-    lines, short = [["scene", "digest", "seed", "clip", "rollout", "truth", "answer"]], []
+    done = []
     for path in sorted(keys.glob("*.json")):
         truth = json.loads(path.read_text("utf-8"))
         said = answers / f"{path.stem}.csv"
@@ -136,27 +155,35 @@ def mark(keys: Path, answers: Path, table: Path, summary: Path) -> None:
         outcomes = {*load_scene(truth["scene"]).outcomes, CANNOT}
         if set(told) != {clip for clip, _, _ in truth["clips"]} or not set(told.values()) <= outcomes:
             raise ValueError(f"{said} must have one line for each clip and only labels offered, got {told}")
-        for clip, rollout, outcome in truth["clips"]:
-            lines.append([truth["scene"], truth["digest"], truth["seed"], clip, rollout, outcome, told[clip]])
-        right = sum(told[clip] == outcome for clip, _, outcome in truth["clips"])
-        unsure = sum(answer == CANNOT for answer in told.values())
-        kinds = len({outcome for _, _, outcome in truth["clips"]})
-        short.append((truth["scene"], len(truth["clips"]), kinds, right, unsure))
+        lines = [(truth["digest"], truth["seed"], clip, rollout, end, told[clip]) for clip, rollout, end in truth["clips"]]
+        done.append(Read(truth["scene"], lines))
+    return done
+
+
+def mark(keys: Path, answers: Path, table: Path, summary: Path, before: Sequence[Path] = ()) -> None:
+    """Write every answer to `table`, and a row a scene to `summary`; `before`: keys and answers from before pictures were mended."""
+    done, header = read(keys, answers), "| scene | clips | outcomes among them | right | cannot tell | enough |"
     with atomic(table) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows(lines)
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["scene", "digest", "seed", "clip", "rollout", "truth", "answer"])
+        writer.writerows([one.scene, *line] for one in done for line in one.lines)
     body = [
         "# What a reader sees in eight frames",
         "",
-        f"Written by `python -m benchmarks.reader_pages mark`; every answer is in `{table.name}`. A reader who had the scene's",
-        "title, the action, the question, the labels in random order and eight frames of each clip, and nothing else, named",
-        f"how clips end, outcomes in numbers as equal as the scene reaches them. Wanted: {RIGHT} of {CLIPS}.",
+        f"Written by `python -m benchmarks.reader_pages mark`; every answer is in `{table.name}`. The reader, a vision-language",
+        "model that had nothing but the pages (the scene's title, the action, the question, the labels in random order, eight",
+        "frames of each clip), named how clips end, outcomes in numbers as equal as the scene reaches them. Index and digest in",
+        f"the table say which rollout of which physics a clip was. Wanted: {RIGHT} of {CLIPS}.",
         "",
-        "| scene | clips | outcomes among them | right | cannot tell | enough |",
-        "|---|---|---|---|---|---|",
+        *(header, "|---|---|---|---|---|---|", *(one.row for one in done)),
     ]
-    for scene, clips, kinds, right, unsure in short:
-        enough = "yes" if right >= clips - (CLIPS - RIGHT) else "**no**"
-        body.append(f"| {scene} | {clips} | {kinds} | {right} | {unsure} | {enough} |")
+    if before:
+        body += [
+            "",
+            "Read before, with other pictures; camera, question, numbers or the pages' size were mended since:",
+            "",
+        ]
+        body += [header, "|---|---|---|---|---|---|", *(one.row for one in read(*before))]
     with atomic(summary) as temporary:
         temporary.write_text("\n".join(body) + "\n", "utf-8")
 
@@ -165,7 +192,7 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["draw", pages, keys, a_page, *ids] if a_page.isdigit() and int(a_page):
             draw(Path(pages), Path(keys), int(a_page), ids)
-        case ["mark", keys, answers, table, summary]:
-            mark(Path(keys), Path(answers), Path(table), Path(summary))
+        case ["mark", keys, answers, table, summary, *before] if len(before) in (0, 2):
+            mark(Path(keys), Path(answers), Path(table), Path(summary), [Path(folder) for folder in before])
         case _:
             sys.exit(__doc__)
