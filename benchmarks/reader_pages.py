@@ -161,7 +161,7 @@ def read(keys: Path, answers: Path) -> list[Read]:
 
 
 def mark(keys: Path, answers: Path, table: Path, summary: Path, before: Sequence[Path] = ()) -> None:
-    """Write every answer to `table`, and a row a scene to `summary`; `before`: keys and answers from before pictures were mended."""
+    """Write every answer to `table`, a row a scene to `summary`; `before`: keys and answers before pictures were mended."""
     done, header = read(keys, answers), "| scene | clips | outcomes among them | right | cannot tell | enough |"
     with atomic(table) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -170,10 +170,10 @@ def mark(keys: Path, answers: Path, table: Path, summary: Path, before: Sequence
     body = [
         "# What a reader sees in eight frames",
         "",
-        f"Written by `python -m benchmarks.reader_pages mark`; every answer is in `{table.name}`. The reader, a vision-language",
-        "model that had nothing but the pages (the scene's title, the action, the question, the labels in random order, eight",
-        "frames of each clip), named how clips end, outcomes in numbers as equal as the scene reaches them. Index and digest in",
-        f"the table say which rollout of which physics a clip was. Wanted: {RIGHT} of {CLIPS}.",
+        f"Written by `python -m benchmarks.reader_pages mark`; every answer is in `{table.name}`. The reader, a model of vision",
+        "and language that had nothing but the pages (the scene's title, the action, the question, the labels in random",
+        "order, eight frames of each clip), named how clips end, outcomes in numbers as equal as the scene reaches them.",
+        f"Index and digest in the table say which rollout of which physics a clip was. Wanted: {RIGHT} of {CLIPS}.",
         "",
         *(header, "|---|---|---|---|---|---|", *(one.row for one in done)),
     ]
