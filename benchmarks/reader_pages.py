@@ -170,8 +170,8 @@ def mark(keys: Path, answers: Path, table: Path, summary: Path, before: Sequence
     body = [
         "# What a reader sees in eight frames",
         "",
-        f"Written by `python -m benchmarks.reader_pages mark`; every answer is in `{table.name}`. The reader, a model of vision",
-        "and language that had nothing but the pages (the scene's title, the action, the question, the labels in random",
+        f"Written by `python -m benchmarks.reader_pages mark`; every answer is in `{table.name}`. The reader, a model of",
+        "vision and language that had nothing but the pages (title, action, question, the labels in random",
         "order, eight frames of each clip), named how clips end, outcomes in numbers as equal as the scene reaches them.",
         f"Index and digest in the table say which rollout of which physics a clip was. Wanted: {RIGHT} of {CLIPS}.",
         "",
