@@ -251,7 +251,7 @@ def _pips(picture: Picture) -> Array:
     contours, _ = cv2.findContours(mask, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     cv2.drawContours(body, [cv2.convexHull(np.concatenate(contours))], -1, 1, -1)
     # Faces by their own lightness: what it is without pips (a closing fills dark spots).
-    size = int(0.16 * max(crop.shape)) | 1
+    size = int(0.20 * max(crop.shape)) | 1
     bare = cv2.morphologyEx(
         crop.astype(np.float32), cv2.MORPH_CLOSE, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (size, size))
     )
@@ -267,8 +267,8 @@ def _pips(picture: Picture) -> Array:
     order = np.argsort(-shade)
     steps = np.flatnonzero(-np.diff(shade[order]) > STEP)  # from pips of the upper face down to those of others
     at, shade = at[order], shade[order]
-    top = np.arange(len(at)) <= (steps[0] if len(steps) else len(at))
-    if float((bare[body > 0] < bright - 12.0).mean()) < 0.1:  # as in a flat drawing
+    top = np.arange(len(at)) <= (steps[0] if len(steps) else -1)
+    if not top.any() or float((bare[body > 0] < bright - 12.0).mean()) < 0.1:  # as in a flat drawing
         raise Unreadable("its upper face cannot be told from the others by its brightness")
     if not _make_a_face(at[top]):
         raise Unreadable(f"the {int(top.sum())} pips on what is brightest do not lie as on a face of a die")
