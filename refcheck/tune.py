@@ -86,8 +86,8 @@ class Free:
 class Trial:
     """What was seen at `values` (by name of the free parameter).
 
-    `cost` is TVD and null rate, the worst of the places it was run at, and `SETTLING` for each second of `settle_p95` [s]
-    beyond the limit.
+    `cost` is TVD of `n` rollouts and null rate, the worst of the places it was run at, and `SETTLING` for each second of
+    `settle_p95` [s] beyond the limit.
     """
 
     values: dict[str, float]
@@ -95,6 +95,7 @@ class Trial:
     tvd: float
     null_rate: float
     settle_p95: float
+    n: int
 
 
 @dataclass(frozen=True)
@@ -209,9 +210,8 @@ class Search:
         self, values: Mapping[str, float], *, seed: int | None = None, n: int | None = None, finer: bool = False
     ) -> Trial:
         """Return the worst of the places at `values`; with `finer`, of half the step as well. Raises `SceneError`."""
-        runner = Sweep(
-            self.scene, (), self.n if n is None else n, 1, alpha=0.01, seed=self.seed if seed is None else seed, pool=self.pool
-        )
+        count = self.n if n is None else n
+        runner = Sweep(self.scene, (), count, 1, alpha=0.01, seed=self.seed if seed is None else seed, pool=self.pool)
         seen = []
         for place in self.places:
             scene = load_scene(self.scene.id, (*self.words(values), *place))
@@ -224,7 +224,7 @@ class Search:
         tvd, nulls = max(point.tvd for point in seen), max(point.null_rate for point in seen)
         settle = max(point.settle_p95 for point in seen)
         late = 0.0 if math.isnan(settle) else max(0.0, settle - self.settle)
-        return Trial(dict(values), tvd + nulls + SETTLING * late, tvd, nulls, settle)
+        return Trial(dict(values), tvd + nulls + SETTLING * late, tvd, nulls, settle, count)
 
 
 def search(runner: Search, tries: int, seed: int) -> None:

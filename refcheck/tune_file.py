@@ -103,9 +103,9 @@ def provenance(found: Tuned) -> str:
     said = " ".join(f"{each.said[0].upper()}{each.said[1:]}." for each in found.supports)
     return (
         f"Found by tune among {found.tried} places (seed {one.seed - 2}); {found.scene} is {found.before.tvd:.3f} from the "
-        f"reference. {one.verdict.capitalize()} on fresh launches: {one.tvd:.4f} from the reference ({one.lower:.4f} to "
-        f"{one.upper:.4f}) at n = {one.n:,} (seed {one.seed}), nulls {one.null_rate.value:.2%}, 95 % at rest within "
-        f"{one.settle_time.p95:.1f} s. {said}"
+        f"reference in {found.before.n:,} rollouts. {one.verdict.capitalize()} on fresh launches: {one.tvd:.4f} from the "
+        f"reference ({one.lower:.4f} to {one.upper:.4f}) at n = {one.n:,} (seed {one.seed}), nulls {one.null_rate.value:.2%}, "
+        f"95 % at rest within {one.settle_time.p95:.1f} s. {said}"
     )
 
 
