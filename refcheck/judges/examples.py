@@ -35,7 +35,7 @@ from simulators.video import read_clip, write_clip
 TRAINING = "/training"
 """Added to a scene's stream: no seed lets a clip that is judged be one that was trained on."""
 LOOKS = 6  # ways of filming that are learned from: the studio, and others that are none of the presets
-WHOLE, OPEN = 7, 5  # whole pictures of a look, and pictures of undecided states
+WHOLE, OPEN = 8, 6  # whole pictures of a look, and pictures of undecided states
 MOST = 400  # final states in all: what they teach, and what drawing them costs, does not grow with the outcomes
 CLUSTER = 96  # rollouts of a heap of like bodies: who lies where is changed, so that few show every outcome
 WIDER = (4.0, 16.0, 64.0)  # times the spread of a launch, for outcomes that never come
@@ -245,7 +245,7 @@ def draw(scene: Scene, states: States, source: Image, seed: int, pool: Pool | No
     bodies = where.bodies(scene, states.ends)
     middle, edges = focus.places(world, scene.camera, states.ends, bodies)
     size = float(np.quantile(edges[..., 0], 0.9))
-    region = _about(middle.reshape(-1, 2), max(size, 24.0), scene)
+    region = _about(middle.reshape(-1, 2), max(1.5 * size, 24.0), scene)
     draws = Generator(Philox(key=np.array([seed, 8], np.uint64)))
     order = draws.permutation(len(states.ends))
     spare = draws.permutation(len(states.undecided))
