@@ -217,7 +217,6 @@ def test_allow_freezes_with_the_reason_on_record(evidence, tmp_path, capsys):
         ((f"allow={{{SCENE}: because}}",), "must give a reason in words"),
         (("allow={pawbench/A-4: it is a good one}",), "did you mean 'pawbench/A-04'"),
         (("allow=all",), "must name scenes and reasons"),
-        ((f"allow={{{SCENE}: all of it holds anyway}}",), "nothing refuses it"),
         (("scene.device.radius=0.1",), "a scene is frozen as its file has it"),
         (("check=x",), "check= and evidence= are both given"),
     ],
