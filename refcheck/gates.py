@@ -210,7 +210,7 @@ def _controls(scene: Scene, digest: str, results: Sequence[Result], limits: Limi
             if not _at_least(limits.abstained, open_)
             else "",
             # The truth is itself a sample, and one in forty lies beyond the band.
-            f"what is read is {_number(read)} from the reference, the truth {_number(truth)}, the band ends at {_number(band[-1])}"
+            f"what is read is {_number(read)} from the reference, the truth {_number(truth)}, band to {_number(band[-1])}"
             if not (_at_least(band[-1], read) or _at_least(truth, read))
             else "",
         ]
