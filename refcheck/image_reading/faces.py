@@ -1,11 +1,10 @@
-"""A coin or a die in a picture: which face is up before the throw. Compares with faces as we draw them, or counts pips."""
+"""A coin or a die in a picture: which face is up before the throw. Compares with faces as we draw them, or fits a cube."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from itertools import permutations
 
 import cv2
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import map_coordinates
 
 from refcheck.image_reading.circles import lab_of
+from refcheck.image_reading.cube import see
 from refcheck.image_reading.marks import Array, Mark, Marks, Picture, Unreadable, Values
 from simulators.devices.coin import Coin
 from simulators.devices.die import FACES, Die
@@ -23,9 +23,7 @@ SIDE = 64  # px of a coin's face set square-on
 TURNS = 120  # ways that it is turned to be compared
 ALIKE, CLEARER = 0.45, 0.12  # least correlation with the face, and how much more than with the other one
 UNSEEN = "unseen"
-PIP = (0.0008, 0.06)  # of the face's area: smallest and largest pip
-STEP = 4.9  # of lightness: the least from the upper face to the next
-EVEN = 0.2  # of half a face's pattern: how far from their places pips may be
+PLAIN, SURER = 0.45, 1.2  # most that may be left unexplained of a die's lightness, and how much more any other top must leave
 
 
 class CoinKind:
@@ -173,6 +171,7 @@ class DieKind:
         return {
             "top": Mark("the pips of the face that is up", words=tuple("123456")),
             "front": Mark("the pips of the face towards the viewer, or unseen", words=(*"123456", UNSEEN)),
+            "outline": Mark("leave out, or points on the upper face's outline", 0, 400),
         }
 
     def expected(self, device: Die, camera: Camera) -> Marks:
@@ -180,11 +179,17 @@ class DieKind:
         return Marks({}, {}, {"top": FACES[4], "front": FACES[3]})
 
     def find(self, picture: Picture, device: Die) -> Marks:
-        """Find the white patch and its brightest face, and count the dark spots there. A scoop hides what is in front."""
-        at = _pips(picture)
-        if not 1 <= len(at) <= 6:
-            raise Unreadable(f"its upper face seems to have {len(at)} pips")
-        return Marks({"pips": at}, {"pips": 1.0}, {"top": str(len(at)), "front": UNSEEN})
+        """Find the cube whose visible faces have their pips where it is dark. A scoop may hide what is in front."""
+        seen = see(picture)
+        if seen.misfit > PLAIN or seen.rival < seen.misfit * SURER:
+            raise Unreadable(
+                f"its upper face is not plain: a die with {seen.top} up leaves {seen.misfit:.2f} of what is seen unexplained,"
+                f" the next {seen.rival:.2f}"
+            )
+        along = np.linspace(0.0, 1.0, 10, endpoint=False)[:, None]
+        edges = [a + along * (b - a) for a, b in zip(seen.corners, np.roll(seen.corners, -1, 0), strict=True)]
+        words = {"top": str(seen.top), "front": str(seen.front) if seen.front else UNSEEN}
+        return Marks({"outline": np.concatenate(edges)}, {"outline": 1.0}, words)
 
     def values(self, marks: Marks, device: Die) -> Values:
         """Return the faces in words. A front that was not seen is the device's if the top is, and asked for if not."""
@@ -220,79 +225,3 @@ class DieKind:
             shown = next(face for face, way in axis.items() if np.allclose(way, direction))
             fact[int(FACES[side]) - 1] = int(FACES[shown]) - 1
         return fact
-
-
-def _pips(picture: Picture) -> Array:
-    """Return where the pips (n, 2) of a die's upper face are: of the faces that are seen the brightest."""
-    lab = lab_of(picture)
-    chroma = np.hypot(lab[..., 1], lab[..., 2])
-    white = ((lab[..., 0] > 60.0) & (chroma < 18.0)).astype(np.uint8)
-    count, parts, stats, _ = cv2.connectedComponentsWithStats(
-        cv2.morphologyEx(white, cv2.MORPH_CLOSE, np.ones((3, 3), np.uint8))
-    )
-    height, width = white.shape
-    inside = [
-        i
-        for i in range(1, count)
-        if stats[i, 0] > 0 and stats[i, 1] > 0 and stats[i, 0] + stats[i, 2] < width and stats[i, 1] + stats[i, 3] < height
-        and 0.0004 * height * width < stats[i, 4] < 0.2 * height * width
-        and 0.4 < stats[i, 2] / stats[i, 3] < 2.5
-    ]  # fmt: skip
-    if not inside:
-        raise Unreadable("no white die is seen")
-    die = max(inside, key=lambda i: int(stats[i, 4]))
-    x, y, w, h = (int(v) for v in stats[die, :4])
-    zoom = max(1, int(np.ceil(160 / max(w, h))))
-    crop = cv2.resize(lab[y - 1 : y + h + 1, x - 1 : x + w + 1, 0], None, fx=zoom, fy=zoom, interpolation=cv2.INTER_CUBIC)
-    body = np.zeros(crop.shape, np.uint8)
-    mask = cv2.resize(
-        (parts[y - 1 : y + h + 1, x - 1 : x + w + 1] == die).astype(np.uint8), crop.shape[::-1], interpolation=cv2.INTER_NEAREST
-    )
-    contours, _ = cv2.findContours(mask, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
-    cv2.drawContours(body, [cv2.convexHull(np.concatenate(contours))], -1, 1, -1)
-    # Faces by their own lightness: what it is without pips (a closing fills dark spots).
-    size = int(0.20 * max(crop.shape)) | 1
-    bare = cv2.morphologyEx(
-        crop.astype(np.float32), cv2.MORPH_CLOSE, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (size, size))
-    )
-    spots = ((crop < bare - 22.0) & (body > 0) & (cv2.erode(body, np.ones((2 * zoom + 1,) * 2)) > 0)).astype(np.uint8)
-    number, _, spot, middles = cv2.connectedComponentsWithStats(spots)
-    area = float(body.sum())
-    keep = [i for i in range(1, number) if PIP[0] * area < spot[i, 4] < PIP[1] * area]
-    if not keep:
-        raise Unreadable("no pips are seen on the die")
-    at = middles[keep]
-    shade = bare[at[:, 1].astype(int), at[:, 0].astype(int)]
-    bright = float(np.percentile(bare[body > 0], 95))
-    order = np.argsort(-shade)
-    steps = np.flatnonzero(-np.diff(shade[order]) > STEP)  # from pips of the upper face down to those of others
-    at, shade = at[order], shade[order]
-    top = np.arange(len(at)) <= (steps[0] if len(steps) else -1)
-    if not top.any() or float((bare[body > 0] < bright - 12.0).mean()) < 0.1:  # as in a flat drawing
-        raise Unreadable("its upper face cannot be told from the others by its brightness")
-    if not _make_a_face(at[top]):
-        raise Unreadable(f"the {int(top.sum())} pips on what is brightest do not lie as on a face of a die")
-    return np.column_stack([at[top, 0] / zoom + x - 1, at[top, 1] / zoom + y - 1]) + 0.5
-
-
-def _make_a_face(at: Array) -> bool:
-    """Say whether pips (n, 2) lie as on a face of a die, seen from anywhere far: up to an affine map.
-
-    Three are on a line, evenly; four make a parallelogram; five have its middle too, six the middles of two sides.
-    """
-    count = len(at)
-    if not 1 <= count <= 6:
-        return False
-    if count <= 2:
-        return True
-    spread = float(np.linalg.norm(at - at.mean(0), axis=1).max())
-    for order in permutations(range(count)):
-        p = at[list(order)]
-        rest = [p[0] + p[1] - 2.0 * p[2]] if count == 3 else [p[0] + p[2] - p[1] - p[3]]
-        if count == 5:
-            rest.append(p[0] + p[2] - 2.0 * p[4])
-        if count == 6:
-            rest += [p[0] + p[1] - 2.0 * p[4], p[2] + p[3] - 2.0 * p[5]]
-        if max(float(np.linalg.norm(off)) for off in rest) < EVEN * spread:
-            return True
-    return False

@@ -6,19 +6,23 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 from numpy.random import Generator
 
 from benchmarks.render import Tiny
+from refcheck.image_reading.cube import WAYS
+from refcheck.image_reading.faces import DieKind
 from refcheck.image_reading.kinds import kind_of
 from refcheck.image_reading.marks import Marks, Picture, Unreadable
 from scenes.load import load_scene
 from scenes.scene import Scene
 from simulators.render.canvas import nominal_state
-from simulators.render.looks import canvas_of, develop, look, shoot
+from simulators.render.looks import Look, canvas_of, develop, look, shoot
 from simulators.rotation import about, multiply, rotate
 from simulators.video import source_image
+from simulators.world import Camera
 
 LOOKS = ("studio", "phone", "flat", "toy")
 
@@ -130,57 +134,135 @@ def test_a_ball_that_cannot_be_seen_is_never_guessed():
         kind.find(image, scene.device)
 
 
-def dice(id: str, name: str, number: int, orientations: Iterable[Any]) -> Iterator[tuple[int, Picture]]:
-    """Yield the pips that are up and the picture of a scene's die held in other orientations (quaternions)."""
-    scene = load_scene(id)
-    shot, world = shoot(look(name), scene.camera, scene.light, 0, number), scene.device.world()
-    canvas, still, die = canvas_of(scene.renderer, world, shot), nominal_state(world), world.loose[0]
-    for turn in orientations:
-        quat = still.quat.copy()
-        quat[0, die] = multiply(quat[0, die], turn)
-        up = [rotate(quat[0, die], axis)[2] for axis in np.eye(3)]
-        axis = int(np.argmax(np.abs(up)))
-        pips = axis + 1 if up[axis] > 0.0 else 6 - axis
-        yield pips, next(iter(develop([canvas.frame(replace(still, quat=quat), 0)], shot)))
+def pips_towards(quat: Any, way: Any) -> int:
+    """Return the pips of the face of a die (quaternion) that looks most in direction `way` (3,)."""
+    along = [float(np.dot(rotate(quat, axis), way)) for axis in np.eye(3)]
+    axis = int(np.argmax(np.abs(along)))
+    return axis + 1 if along[axis] > 0.0 else 6 - axis
 
 
+UP, NEAR = np.array([0.0, 0.0, 1.0]), np.array([0.0, -1.0, 0.0])
 TILTS = [about(axis, angle) for axis, angle in
          [((1, 0, 0), k * np.pi / 2) for k in range(4)] + [((0, 1, 0), np.pi / 2), ((0, 1, 0), -np.pi / 2)]]  # fmt: skip
 TURNS = [multiply(about((0, 0, 1), k * np.pi / 2), tilt) for tilt in TILTS for k in range(4)]
-SHADED = ("studio", "toy")
+ROUGH = replace(look("phone"), pan=0.02, dolly=0.04, roll=0.02, light_turn=0.2, noise=5.0)
 
 
-@pytest.mark.parametrize(
-    ("id", "name", "turns"),
-    [
-        ("pawbench/A-02", "studio", TILTS),
-        *(
-            pytest.param(id, name, TURNS, marks=pytest.mark.slow)
-            for id in ("pawbench/A-02", "calibench/dice")
-            for name in SHADED
-        ),
-    ],
-)
-def test_the_upper_face_of_a_die_is_read(id: str, name: str, turns: list[Any]):
-    """All 24 orientations in two looks of two scenes, 96 pictures: all are read, and right.
+def dice(
+    id: str, filming: Look, number: int, turns: Iterable[Any], draw: Generator | None = None
+) -> Iterator[tuple[int, int, Picture]]:
+    """Yield the pips up and in front and the picture of a scene's die held in other orientations (quaternions).
 
-    Known gap: by a phone's lamp that makes the front as bright as the top, pips of both are taken together. Most such pictures
-    are refused, and some of few pips are read wrong.
+    With `draw` the die lies anywhere on the table, turned by up to 40 degrees, and the scoop is away.
     """
+    scene = load_scene(id)
+    device: Any = scene.device
+    shot, world = shoot(filming, scene.camera, scene.light, 0, number), device.world()
+    canvas, still, die = canvas_of(scene.renderer, world, shot), nominal_state(world), world.loose[0]
+    for turn in turns:
+        quat, pos = still.quat.copy(), still.pos.copy()
+        quat[0, die] = multiply(quat[0, die], turn)
+        if draw is not None:
+            quat[0, die] = multiply(about((0, 0, 1), float(draw.uniform(-0.7, 0.7))), quat[0, die])
+            pos[0, [i for i in range(pos.shape[1]) if i != die]] = (-3.0, 0.0, 3.0)
+            pos[0, die] = (*(draw.uniform(-0.4, 0.4, 2) * device.table), device.size[2] / 2.0)
+        image = next(iter(develop([canvas.frame(replace(still, quat=quat, pos=pos), 0)], shot)))
+        yield pips_towards(quat[0, die], UP), pips_towards(quat[0, die], NEAR), image
+
+
+def told(found: Marks, top: int, front: int) -> bool:
+    """Say whether the top is right; a front that is told has to be right as well."""
+    return found.words["top"] == str(top) and found.words["front"] in (str(front), "unseen")
+
+
+HELD = [
+    pytest.param("pawbench/A-02", "phone", TURNS[1::11]),  # a lamp that lights the front as much as the top
+    pytest.param("pawbench/A-02", "flat", TURNS[2::11]),  # all faces as bright
+    *(
+        pytest.param(id, name, TURNS[start::2], marks=pytest.mark.slow)
+        for start, id in enumerate(("pawbench/A-02", "calibench/dice"))
+        for name in LOOKS
+    ),
+]
+
+
+@pytest.mark.parametrize(("id", "name", "turns"), HELD)
+def test_the_upper_face_of_a_die_is_read(id: str, name: str, turns: list[Any]):
+    """Twelve orientations in four looks of two scenes, 96 pictures: all are read, and right, whatever face the lamp lights."""
     kind, device = kind_of(load_scene(id).device), load_scene(id).device
     assert kind is not None
-    assert {pips for pips, _ in dice(id, name, 7, TILTS[:1])} == {3}
-    for pips, image in dice(id, name, 7, turns):
-        assert kind.find(image, device).words["top"] == str(pips)
+    for top, front, image in dice(id, look(name), 7, turns):
+        assert told(kind.find(image, device), top, front)
 
 
-def test_a_die_drawn_flat_is_refused():
-    """All its faces are as bright: which pips are whose would be a guess."""
-    kind, device = kind_of(load_scene("pawbench/A-02").device), load_scene("pawbench/A-02").device
+@pytest.mark.slow
+@pytest.mark.parametrize("id", ["pawbench/A-02", "calibench/dice"])
+def test_a_die_on_the_table_is_read_by_a_moved_camera_and_in_noise(id: str):
+    """Places, turns and cameras that nothing was set by, 24 pictures a scene: none is read wrong, at most one is refused."""
+    kind, device, draw, read = kind_of(load_scene(id).device), load_scene(id).device, np.random.default_rng(14), 0
     assert kind is not None
-    for _, image in dice("pawbench/A-02", "flat", 0, TILTS):
-        with pytest.raises(Unreadable):
-            kind.find(image, device)
+    for number in range(30, 34):
+        for top, front, image in dice(id, ROUGH, number, TURNS[number % 4 :: 4], draw):
+            try:
+                found = kind.find(image, device)
+            except Unreadable:
+                continue
+            assert told(found, top, front)
+            read += 1
+    assert read >= 23
+
+
+def drawn_plainly(quat: Any, ink: dict[int, list[tuple[int, int]]]) -> Picture:
+    """Return a die of edge 2 on grey as polygons, by a wide lens: not by our renderers, and its pips are larger than theirs."""
+    camera = Camera(position=(1.0, -9.0, 12.0), target=(0.0, 0.0, 0.0), fov=0.8, width=640, height=480)
+    image = np.full((480, 640, 3), (90, 110, 95), np.uint8)
+    ring = 2.0 * np.pi * np.arange(24) / 24.0
+    for axis in range(3):
+        for side in (-1.0, 1.0):
+            out, u, v = side * np.eye(3)[axis], np.eye(3)[axis - 2], np.eye(3)[axis - 1]
+            if np.dot(rotate(quat, out), np.subtract(camera.position, rotate(quat, out))) <= 0.0:
+                continue
+            shapes = [[out + a * u + b * v for a, b in ((-1, -1), (1, -1), (1, 1), (-1, 1))]]
+            shapes += [
+                [out + (0.5 * a + 0.2 * np.cos(t)) * u + (0.5 * b + 0.2 * np.sin(t)) * v for t in ring]
+                for a, b in ink[axis + 1 if side > 0.0 else 6 - axis]
+            ]
+            for shape, colour in zip(shapes, [(235, 235, 230), *[(25, 25, 25)] * 6], strict=False):
+                at = camera.project(np.array([rotate(quat, point) for point in shape]))
+                cv2.fillPoly(image, [np.round((at - 0.5) * 16).astype(np.int32)], colour, cv2.LINE_AA, 4)
+    return image
+
+
+DIAGONAL, OTHER = [(-1, -1), (1, 1)], [(-1, 1), (1, -1)]
+INK = {1: [(0, 0)], 2: OTHER, 3: [*OTHER, (0, 0)], 4: DIAGONAL + OTHER, 5: [*DIAGONAL, *OTHER, (0, 0)]}
+INK[6] = [*INK[4], (0, -1), (0, 1)]
+
+
+def _die() -> Any:
+    return load_scene("pawbench/A-02").device
+
+
+def test_a_die_that_no_renderer_of_ours_drew_is_read():
+    """Six of the 24 ways, turned by angles of a seed; its 2 and 3 lie along the other diagonal than ours."""
+    draw, seen = np.random.default_rng(15), set()
+    for turn in TURNS[::5]:
+        quat = multiply(about((0, 0, 1), float(draw.uniform(-0.6, 0.6))), turn)
+        found = DieKind().find(drawn_plainly(quat, INK), _die())
+        assert told(found, pips_towards(quat, UP), pips_towards(quat, NEAR))
+        seen.add(found.words["top"])
+    assert len(seen) == 5
+
+
+@pytest.mark.parametrize("top", [[], [(-1, 0), (1, 0)], INK[5][1:]])
+def test_what_no_die_shows_is_refused(top: list[tuple[int, int]]):
+    """Nothing on the upper face, two pips side by side, a five that has lost one."""
+    with pytest.raises(Unreadable):
+        DieKind().find(drawn_plainly(TURNS[0], {**INK, 3: top}), _die())
+
+
+def test_every_die_has_its_faces_the_same_way_round():
+    """By hand, as a die of ours is: 3 up and 5 in front has 1 on the right; 6 up and 5 in front has 3."""
+    assert len(set(WAYS)) == 24 and {(3, 5, 1), (6, 5, 3)} <= {tuple(way) for way in WAYS}
 
 
 @pytest.mark.parametrize("id", ["pawbench/A-01", "pawbench/A-04", "pawbench/A-05", "pawbench/A-08", "pawbench/A-09"])
