@@ -42,8 +42,8 @@ WIDER = (4.0, 16.0, 64.0)  # times the spread of a launch, for outcomes that nev
 VARIANTS = 2  # times that what decides is cut out of a picture
 RECORDED = 12  # rollouts that undecided states are taken from
 INEXACT = 1.2  # pixels, standard deviation of a place along each axis: dice were found so in looks not learned (1.1 and 1.7)
+ROOM = 120.0  # pixels about a spot: colours are measured there, and must be those of more than one sector
 MARGIN = 12.0  # pixels drawn beyond what is looked at: it is cut out a little elsewhere each time
-FRESH = 0.5  # of the time until it lies still: before that a thing that must come to rest shows nothing
 
 Advance = Callable[[int], Any]
 
@@ -109,17 +109,18 @@ def _wider(law: Distribution, factor: float) -> Distribution:
 
 
 def _undecided(scene: Scene, seed: int) -> State:
-    """Return states on the way: nothing is decided, or what must come to rest has not."""
+    """Return states on the way that a picture tells from final ones: standing still, they would decide nothing.
+
+    What moves through a place where it might have stopped, as a wheel's sectors past the pointer, is told by its motion alone.
+    """
     device, integrator = scene.device, scene.integrator
     rollouts = run(integrator, device, seed, scene.stream + TRAINING + "/open", range(RECORDED), fps=FPS)
     kept = list[State]()
     for k, trajectory in enumerate(rollouts.trajectories or ()):
         ends = float(rollouts.end.time[k])  # rest is established by having lasted
         ends -= REST_TIME if device.readout == "rest" else 0.0
-        open_still = np.asarray(device.read(trajectory)) < 0
-        if device.readout == "rest":
-            open_still |= trajectory.time < FRESH * ends
-        rows = np.flatnonzero(open_still & (trajectory.time < ends))
+        states = focus.stilled(trajectory) if device.readout in ("rest", "last") else trajectory
+        rows = np.flatnonzero((np.asarray(device.read(states)) < 0) & (trajectory.time < ends))
         if len(rows):
             wanted = LOOKS * OPEN // RECORDED + 1
             kept.append(trajectory[rows[np.linspace(0, len(rows) - 1, wanted).astype(int)]])
@@ -241,11 +242,11 @@ class Examples:
 
 def draw(scene: Scene, states: States, source: Image, seed: int, pool: Pool | None) -> Examples:
     """Draw the states under the training looks: some whole, of the others what is near the deciding body."""
-    world, where = scene.device.world(), Focus.of(scene, states.ends)
+    where = Focus.of(scene, states.ends)
     bodies = where.bodies(scene, states.ends)
-    middle, edges = focus.places(world, scene.camera, states.ends, bodies)
-    size = float(np.quantile(edges[..., 0], 0.9))
-    region = _about(middle.reshape(-1, 2), max(1.5 * size, 24.0), scene)
+    middle, sizes = where.places(scene.camera, states.ends, bodies)
+    size = float(np.quantile(sizes, 0.9))
+    region = _about(middle.reshape(-1, 2), max(1.5 * size, 24.0 if where.spot is None else ROOM), scene)
     draws = Generator(Philox(key=np.array([seed, 8], np.uint64)))
     order = draws.permutation(len(states.ends))
     spare = draws.permutation(len(states.undecided))
@@ -256,7 +257,7 @@ def draw(scene: Scene, states: States, source: Image, seed: int, pool: Pool | No
             others = spare[number :: len(made)][:OPEN]
             rows = _varied_first(order[number :: len(made)], states.labels)
             shot = looks.shoot(look, scene.camera, scene.light, seed, number)
-            at, _ = focus.places(world, shot.camera, states.ends[rows], bodies[rows])
+            at, _ = where.places(shot.camera, states.ends[rows], bodies[rows])
             some = State.concatenate([states.undecided[others], states.ends[rows]])
             near = tuple(_about(one, features.reach(size) / 2 + MARGIN, scene) for one in at)
             none = np.full((len(others), where.count, 2), np.nan)

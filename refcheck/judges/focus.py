@@ -1,24 +1,42 @@
-"""Where a state shows what is read off it: which body decides, found by putting bodies back to where they started.
+"""Where a state shows what is read off it: which body decides, or which spot of one that turns in place.
 
-It asks the device what a changed state would show and refuses to know pixels. Only training looks at states.
+It asks the device what a changed state would show, and refuses to know what labels say. Only training looks at states.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from scenes.scene import Scene
+from simulators import rotation
 from simulators.device import Device, State
 from simulators.render.annotations import motion
+from simulators.render.canvas import clip_region
+from simulators.render.looks import Look, canvas_of, shoot
+from simulators.render.segmentation import Segmenter
+from simulators.rotation import Array
 from simulators.world import Camera, World
 
 _OFTEN = 0.2  # share of rollouts whose reading must depend on a body before it is one that is always looked at
 _SEPARATORS = "+_"
+_IN_PLACE = 1e-4  # of the apparatus' scale: a body whose middle moves less does nothing but turn
+_ONE_AXIS = 0.99  # of the turns between final states about one axis
+_TURNS = 36  # in which a body that turns in place is drawn: three in each sector of twelve
+_TELLS = 2.0  # times the variance within facts that is between them, where the colour of a spot tells what is read
+_LEVEL = 9.0  # variance of a level, of 255: what the codec alone leaves
+_ALIKE = 0.7  # of the best: spots that tell as well, as the far side of two halves does
+_SPOT = 0.1  # of the body's breadth: what is looked at about its spot, and is well within a sector of twelve
+
+
+def stilled(state: State) -> State:
+    """Return the states without their velocities: all that one picture shows of them."""
+    return replace(state, vel=np.zeros_like(state.vel), omega=np.zeros_like(state.omega))
 
 
 def deciding(device: Device, ends: State) -> NDArray[np.bool_]:
@@ -76,12 +94,14 @@ def parts_of(scene: Scene) -> tuple[tuple[str, ...], ...] | None:
 class Focus:
     """Which bodies are looked at: all of `always` where a reading is a list, else the smallest that decides a rollout's.
 
-    `usual` is the body looked at where none decides: one that came back to its pose by chance.
+    `usual` is the body looked at where none decides: one that came back to its pose by chance. `spot`, of a body that turns in
+    place, is the point (3,) [m] where its colour is read.
     """
 
     world: World
     usual: int
     always: tuple[int, ...] = ()
+    spot: Array | None = None
 
     @classmethod
     def of(cls, scene: Scene, ends: State) -> Focus:
@@ -92,7 +112,8 @@ class Focus:
         share = deciding(scene.device, ends).mean(axis=0)
         sizes = _sizes(world, scene.camera, ends).mean(axis=0)
         often = [k for k in world.loose if share[k] >= _OFTEN]
-        return cls(world, min(often, key=lambda k: sizes[k]) if often else max(world.loose, key=lambda k: share[k]))
+        usual = min(often, key=lambda k: sizes[k]) if often else max(world.loose, key=lambda k: share[k])
+        return cls(world, usual, spot=_spot(scene, ends, usual))
 
     @property
     def count(self) -> int:
@@ -108,19 +129,98 @@ class Focus:
         chosen = np.where(decides[:, self.usual] | ~decides.any(axis=1), self.usual, np.argmin(sizes, axis=1))
         return chosen[:, None]
 
+    def places(self, camera: Camera, states: State, bodies: NDArray[np.int64]) -> tuple[Array, Array]:
+        """Return the middle (n, c, 2) [px] and the size (n, c) [px] of what is looked at on the bodies (n, c) of each state."""
+        seen = motion(self.world, camera, states)
+        rows = np.arange(len(states))[:, None]
+        box = seen["box"][rows, bodies]
+        sizes = np.maximum(box[..., 2] - box[..., 0], box[..., 3] - box[..., 1])
+        if self.spot is None:
+            return seen["centre"][rows, bodies], sizes
+        return np.broadcast_to(camera.project(self.spot), (*bodies.shape, 2)), _SPOT * sizes
+
+
+def _spot(scene: Scene, ends: State, body: int) -> Array | None:
+    """Return the point (3,) [m] of a body that turns in place where its colour tells what is read; None where none does.
+
+    The body is drawn in turns about its axis, each of which the device reads. Of the points whose colour goes with the fact,
+    and does not change within one, it is the one nearest to what stands before the body, as a pointer does: of two halves the
+    far side tells as well.
+    """
+    world, camera = scene.device.world(), scene.camera
+    states = _turns(world, ends, body)
+    if states is None:
+        return None
+    facts = np.asarray(scene.device.read(states), np.int64)
+    states, facts = states[np.flatnonzero(facts >= 0)], facts[facts >= 0]
+    if len(np.unique(facts)) < 2:
+        return None
+    box = motion(world, camera, states)["box"][:, body]
+    low, high = np.floor(box[:, :2].min(axis=0)).astype(int), np.ceil(box[:, 2:].max(axis=0)).astype(int)
+    x0, y0, x1, y1 = clip_region((low[0], low[1], high[0], high[1]), camera.width, camera.height)
+    canvas, segmenter = canvas_of(scene.renderer, world, shoot(Look(), camera, scene.light)), Segmenter(world, camera)
+    pictures = np.stack([canvas.frame(states, row, (x0, y0, x1, y1)) for row in range(len(states))]).astype(np.float32)
+    masks = [segmenter.masks(states, row) for row in range(len(states))]
+    number = 1 + [one.name for one in world.bodies].index(world.moving[body].name)
+    shows = np.stack([labels[y0:y1, x0:x1] == number for labels, _ in masks])
+    tells = cv2.boxFilter(telling(pictures, facts), -1, (3, 3)) * shows.all(axis=0)
+    if tells.max(initial=0.0) < _TELLS:
+        return None
+    rows, columns = np.nonzero(tells >= _ALIKE * tells.max())
+    best = int(np.lexsort((-tells[rows, columns], _apart(np.any(shows, axis=0))[rows, columns]))[0])
+    row, column = int(y0 + rows[best]), int(x0 + columns[best])
+    return _point(camera, np.array([column, row]) + 0.5, float(masks[0][1][row, column]))
+
+
+def _turns(world: World, ends: State, body: int) -> State | None:
+    """Return the first final state with a body in turns about the axis that all of them turned it about, if there is one."""
+    if len(ends) < 3 or np.ptp(ends.pos[:, body], axis=0).max() > _IN_PLACE * world.scale:
+        return None
+    first = ends.quat[0, body]
+    apart = rotation.multiply(ends.quat[1:, body], rotation.conjugate(first))[:, :3]
+    _, sizes, axes = np.linalg.svd(apart, full_matrices=False)
+    if sizes[0] <= 0.0 or sizes[0] ** 2 < _ONE_AXIS * np.sum(sizes**2):
+        return None
+    states = stilled(State.concatenate([ends[:1]] * _TURNS))
+    states.quat[:, body] = rotation.multiply(rotation.about(axes[0], 2.0 * np.pi * np.arange(_TURNS) / _TURNS), first)
+    return states
+
+
+def telling(pictures: NDArray[np.float32], words: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return for each pixel (h, w) of pictures (n, h, w, 3) how much of its variance is between words (n,), to that within.
+
+    The ratio of the two, summed over the colours: under a wheel's pointer it is large, whatever the rest of the wheel shows.
+    """
+    middle, between, within = pictures.mean(axis=0), np.zeros(pictures.shape[1:]), np.zeros(pictures.shape[1:])
+    for word in np.unique(words):
+        some = pictures[words == word]
+        between += len(some) / len(pictures) * (some.mean(axis=0) - middle) ** 2
+        within += len(some) / len(pictures) * some.var(axis=0)
+    return np.asarray((between / (within + _LEVEL)).sum(axis=-1))
+
+
+def _apart(shows: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Return how far [px] each pixel (h, w) is from what hides a part of the body that `shows`; 0 where nothing does."""
+    outlines, _ = cv2.findContours(shows.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    whole = np.zeros(shows.shape, np.uint8)
+    cv2.fillConvexPoly(whole, cv2.convexHull(np.concatenate(outlines)), 1)
+    hidden = cv2.erode(whole & ~shows, np.ones((3, 3), np.uint8))  # the outline's own pixels are none
+    if not hidden.any():
+        return np.zeros(shows.shape, np.float32)
+    return np.asarray(cv2.distanceTransform(1 - hidden, cv2.DIST_L2, cv2.DIST_MASK_PRECISE), np.float32)
+
+
+def _point(camera: Camera, pixel: Array, depth: float) -> Array:
+    """Return the point (3,) [m] that a pixel (2,) shows at `depth` [m] along the look."""
+    right, down, forward = camera.axes()
+    high = 2.0 * np.tan(camera.fov / 2.0) * depth if camera.view_height is None else camera.view_height
+    x, y = high / camera.height * (pixel - 0.5 * np.array([camera.width, camera.height]))
+    return np.asarray(camera.position) + x * right + y * down + depth * forward
+
 
 def _sizes(world: World, camera: Camera, states: State) -> NDArray[np.float64]:
     box = motion(world, camera, states)["box"]
     return np.maximum(box[..., 2] - box[..., 0], box[..., 3] - box[..., 1])
-
-
-def places(world: World, camera: Camera, states: State, bodies: NDArray[np.int64]) -> tuple[NDArray, NDArray]:
-    """Return the middle (n, c, 2) and the longer and shorter edge (n, c, 2) [px] of the bodies (n, c) of each state."""
-    seen = motion(world, camera, states)
-    rows = np.arange(len(states))[:, None]
-    box = seen["box"][rows, bodies]
-    edges = np.stack([box[..., 2] - box[..., 0], box[..., 3] - box[..., 1]], axis=-1)
-    return seen["centre"][rows, bodies], np.sort(edges, axis=-1)[..., ::-1]
 
 
 def alike(world: World) -> list[list[int]]:

@@ -18,7 +18,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import GroupKFold
 from sklearn.svm import SVC
 
-from refcheck.judges import features
+from refcheck.judges import features, focus
 from refcheck.judges.examples import Example
 from refcheck.judges.features import FloatArray, Grid, Look, Sight
 from simulators.render.canvas import Region
@@ -113,16 +113,10 @@ class Block:
 def telling(looks: Sequence[Look], y: NDArray[np.int64]) -> tuple[int, int]:
     """Return the corner (row, column) of the part of a fine crop where words `y` (n,) differ most, against what else varies.
 
-    By the ratio of variances between and within words at each pixel: under a wheel's pointer it is large, whatever the rest of
-    the wheel shows. Looks at nothing (-1) do not count.
+    Looks at nothing (-1) do not count.
     """
-    x, words = np.stack([look.fine for look in looks])[y >= 0].astype(np.float32), y[y >= 0]
-    middle, between, within = x.mean(axis=0), np.zeros(x.shape[1:]), np.zeros(x.shape[1:])
-    for word in np.unique(words):
-        some = x[words == word]
-        between += len(some) / len(x) * (some.mean(axis=0) - middle) ** 2
-        within += len(some) / len(x) * some.var(axis=0)
-    ratio = cv2.boxFilter((between / (within + 9.0)).sum(axis=-1), -1, (3, 3))
+    x = np.stack([look.fine for look in looks])[y >= 0].astype(np.float32)
+    ratio = cv2.boxFilter(focus.telling(x, y[y >= 0]), -1, (3, 3))
     row, column = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
     most = ratio.shape[0] - SPOT
     return int(np.clip(row - SPOT // 2, 0, most)), int(np.clip(column - SPOT // 2, 0, most))

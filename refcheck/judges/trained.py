@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 from numpy.random import Generator, Philox
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
@@ -23,11 +24,11 @@ from refcheck.command import UserError
 from refcheck.judges import examples, features, focus
 from refcheck.judges.examples import TRAINING, Advance, Example, Examples
 from refcheck.judges.features import Look, Sight
-from refcheck.judges.learners import Detector, Reader, calibrate, compare
+from refcheck.judges.learners import BESIDE, Detector, Reader, calibrate, compare
 from refcheck.tally import Reading
 from scenes.scene import Scene
 from simulators.execute import Pool
-from simulators.render.canvas import Image
+from simulators.render.canvas import Image, nominal_state
 
 __all__ = ["TRAINING", "TrainedJudge", "Training"]
 THRESHOLD = 0.9  # of the calibrated probability that the answer is right; below it the judge abstains. Fixed, for every scene
@@ -37,6 +38,7 @@ UNLIKE = 0.6  # of the least likeness of a training clip's opening to the source
 SCORE = 0.2  # least probability that a cell shows what decides
 SMALLER = 8  # times, before a picture is blurred, for speed
 BEYOND = 3.0  # times the change of what never moves
+BEGUN = 0.3  # of the least change of a training clip's end: where less changed, nothing was done
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,8 @@ class TrainedJudge:
 
     `detector` finds what decides, `reader` names what it shows, in the words of `answers`: an outcome for each combination.
     `slope` and `offset` turn the margin between the best answer and the next into the probability of being right. A clip is
-    unreadable where its opening is less than `alike` like the source image, where more than `outside` changed in the `still`
-    part of the picture, where nothing like what decides is found, and where it `rests` in no end.
+    unreadable where its opening is less than `alike` like the source image, where less than `begun` changed in the picture or
+    more than `outside` in the `still` part of it, where nothing like what decides is found, and where it `rests` in no end.
     """
 
     outcomes: tuple[str, ...]
@@ -77,6 +79,7 @@ class TrainedJudge:
     alike: float
     still: NDArray[np.bool_]
     outside: float
+    begun: float
     rests: bool
     training: Training
     threshold: float = THRESHOLD
@@ -125,10 +128,11 @@ class TrainedJudge:
         words, answers = vocabulary(scene)
         with threadpool_limits(1):  # the same bits on any machine, and no waiting for a busy core
             shown = [one.sight for one in kept if one.sight is not None and one.label >= 0]
-            spoilt = [damaged(sight, drawn.region, generator) for sight in shown]
+            opened = int(scene.device.read(focus.stilled(nominal_state(scene.device.world())))[0]) >= 0
+            spoilt = [damaged(sight, drawn.region, generator, undone=not opened) for sight in shown]
             empty = [one.sight for one in kept if one.sight is not None and one.label < 0]
             detector = Detector.fit(kept, [*empty, *spoilt], drawn.region, drawn.size, drawn.count, generator)
-            looks, y, ways = learnable(kept, words)
+            looks, y, ways = learnable(kept, words, detector)
             for place, sight in enumerate([*empty, *spoilt]):
                 places, _ = detector.find(sight)
                 looks += [features.look(sight, at, drawn.size) for at in places]
@@ -148,9 +152,10 @@ class TrainedJudge:
             seconds={},
         )
         still, outside = _still([one.sight for one in kept if one.sight is not None])
+        begun = BEGUN * min(float(features.coarse_change(sight.change).mean()) for sight in shown)
         return cls(
             scene.outcomes, source, detector, best.reader, answers, slope, offset,
-            UNLIKE * min(one.alike for one in shown), still, outside, scene.device.readout in ("rest", "last"), training,
+            UNLIKE * min(one.alike for one in shown), still, outside, begun, scene.device.readout in ("rest", "last"), training,
         )  # fmt: skip
 
     def read(self, path: Path) -> Reading:
@@ -168,7 +173,7 @@ class TrainedJudge:
             return None, float("nan")
         sight = features.Frame(seen.opening, self.source, self.detector.grid.region).sight(seen.closing)
         change = features.coarse_change(sight.change)
-        if sight.alike < self.alike or float(change[self.still].mean()) > self.outside:
+        if sight.alike < self.alike or change.mean() < self.begun or float(change[self.still].mean()) > self.outside:
             return None, float("nan")
         places, scores = self.detector.find(sight)
         if scores.min() < SCORE:
@@ -194,21 +199,40 @@ def vocabulary(scene: Scene) -> tuple[NDArray[np.int64], dict[tuple[int, ...], i
     return words, {tuple(row.tolist()): scene.outcome_of_fact[fact] for fact, row in enumerate(words)}
 
 
-def learnable(items: Sequence[Example], words: NDArray[np.int64]) -> tuple[list[Look], list[int], list[int]]:
-    """Return every look at what decides, its word, and the way of filming it was seen in."""
+def learnable(
+    items: Sequence[Example], words: NDArray[np.int64], detector: Detector
+) -> tuple[list[Look], list[int], list[int]]:
+    """Return every look at what decides, its word, and the way of filming it was seen in.
+
+    Where a whole picture is there, also as `detector` finds it: it may find a thing always a little to one side, as to its
+    shadow's.
+    """
     looks, y, ways = list[Look](), list[int](), list[int]()
     for one in items:
+        told = words[one.fact].tolist() if words.shape[1] > 1 else [one.label]
         for several in one.looks:
             looks += several
-            y += words[one.fact].tolist() if words.shape[1] > 1 else [one.label]
+            y += told
             ways += [one.way] * len(several)
+        if one.sight is None or one.places is None:
+            continue
+        found, _ = detector.find(one.sight)
+        gaps = np.linalg.norm(one.places[:, None] - found[None], axis=-1)
+        for known, place in zip(*linear_sum_assignment(gaps), strict=True):
+            if gaps[known, place] < BESIDE * detector.size:
+                looks.append(features.look(one.sight, found[place], detector.size))
+                y.append(told[known])
+                ways.append(one.way)
     return looks, y, ways
 
 
-def damaged(sight: Sight, region: tuple[int, int, int, int], generator: Generator) -> Sight:
-    """Return a sight in which nothing can be read: blurred, too coarse, hidden behind a board, or as it was at the opening."""
+def damaged(sight: Sight, region: tuple[int, int, int, int], generator: Generator, *, undone: bool) -> Sight:
+    """Return a sight in which nothing can be read: blurred, too coarse, hidden behind a board, or, `undone`, as it began.
+
+    An opening that shows an outcome where it is looked at, as a wheel before its spin, is told by nothing having changed.
+    """
     high, size, pair = sight.picture.shape[0], sight.picture.shape[1::-1], (sight.picture, sight.opening)
-    kind = int(generator.integers(4))
+    kind = int(generator.integers(3 + undone))
     if kind == 0:
         spread = float(generator.uniform(0.05, 0.12)) * high / SMALLER
         small = [cv2.resize(image, None, fx=1 / SMALLER, fy=1 / SMALLER, interpolation=cv2.INTER_AREA) for image in pair]
