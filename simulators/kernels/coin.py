@@ -75,7 +75,7 @@ class CoinKernel:
     @property
     def version(self) -> str:
         """Changes whenever an outcome could."""
-        return "3"
+        return "4"
 
     def integrate(self, device: Device, launches: Launches, fps: float | None) -> Rollouts:
         """Run every row; with `fps` [1/s] record it. Raises `TypeError` for another device, `ValueError` for much friction."""
