@@ -153,10 +153,12 @@ class _Fit:
         self.at = patch.pixels()
         self.light = patch.light.reshape(-1)
         self.body = patch.body.reshape(-1)
+        rim = int(np.ceil(patch.scale)) * 2 + 1  # where the picture's pixels are part background
+        self.inner = cv2.erode(patch.body.astype(np.uint8), np.ones((rim, rim), np.uint8)).reshape(-1).astype(bool)
         self.ray = patch.towards()
         self.focal = FOCAL * patch.size[1] * patch.scale
         self.middle = np.array(patch.light.shape[::-1]) / 2.0
-        within = self.light[self.body]
+        within = self.light[self.inner]
         self.bright = float(np.percentile(within, 75))
         self.variance = float(within.var())
         self.outside = (0.4 * (self.bright - float(np.percentile(within, 2)))) ** 2  # price of a pixel of the wrong outline
@@ -203,10 +205,10 @@ class _Fit:
         stray = 0
         for name, (pixels, on) in self.faces(pose).items():
             covered |= pixels
-            body = self.body[pixels]
             if name == "top":
-                stray += int((~body).sum())
-            light, on = self.light[pixels][body], on[body]
+                stray += int((~self.body[pixels]).sum())
+            inner = self.inner[pixels]
+            light, on = self.light[pixels][inner], on[inner]
             cost = np.zeros(7)
             if len(light) > 8:
                 which, ink = _cells(on, pose, 2.0 / np.sqrt(max(int(pixels.sum()), 1)))
@@ -234,7 +236,7 @@ class _Fit:
         none = np.zeros(7)
         top, front, right, leftward = (left.get(name, none) for name in FRAMES)
         whole = [outline + top[w.top] + front[w.front] + right[w.right] + leftward[7 - w.right] for w in WAYS]
-        return np.array(whole) / (self.variance * max(int(self.body.sum()), 1))
+        return np.array(whole) / (self.variance * max(int(self.inner.sum()), 1))
 
     def best(self, pose: Array, wanted: Array) -> float:
         """Return the least misfit of the ways wanted (24,), infinite for a pose out of bounds."""

@@ -181,6 +181,17 @@ def test_annotations_tell_all_that_is_wrong_and_come_back(tmp_path: Path):
     np.testing.assert_allclose(kind.values(again, scene.device)["shares"], [1 / 3, 2 / 3], atol=1e-3)
 
 
+def test_a_template_of_a_found_die_can_be_given_back(tmp_path: Path):
+    """The outline that was found goes into the template: it is a mark that the annotations may have."""
+    scene, kind, path, problems = load_scene("pawbench/A-02"), DieKind(), tmp_path / "marks.json", Problems()
+    outline = np.array([[230.0, 137.0], [257.0, 137.0], [260.0, 114.0], [232.0, 114.0]])
+    found = Marks({"outline": outline}, {"outline": 1.0}, {"top": "6", "front": "5"})
+    path.write_text(annotation_text(found, kind.marks(scene.device), 1.0))
+    again = read_annotations(path, kind.marks(scene.device), (832, 480), 1.0, problems)
+    assert again is not None and not problems.found
+    assert kind.values(again, scene.device) == {"faces": "6 up, 5 in front"}
+
+
 def test_tally_is_checked(tmp_path: Path):
     path, problems = tmp_path / "tally.json", Problems()
     path.write_text('{"red": 3, "green": 1, "blue": -1}')
