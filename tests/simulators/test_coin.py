@@ -136,8 +136,8 @@ def test_two_coins_are_each_the_coin(scene) -> None:
 def test_a_coin_never_gains_energy() -> None:
     """From one 60 Hz instant to the next: what is left of a spin must not throw a coin that rattles into the air again.
 
-    Rollout 7008 leaped 20 cm, with .013 J, when a sliver of a step before an instant had to mend a gap. What a step's two halves
-    leave is below 1e-4 J in 4,000 rollouts of one coin, as much as lifts it by .9 mm.
+    Rollout 7008 leaped 20 cm, with .013 J, when a sliver of a step before an instant had to mend a gap. What the halves of a
+    step leave is below 1e-4 J in 4,000 rollouts of one coin, as much as lifts it by .9 mm.
     """
     scene = load_scene("pawbench/A-10")
     world, coins = scene.device.world(), scene.device
