@@ -31,6 +31,7 @@ PATTERNS = {  # places of the lattice; those that look otherwise after a quarter
 }  # fmt: skip
 INK = np.array([[int(place) for place in pattern] for one in PATTERNS.values() for pattern in one], float).T  # (9, 9)
 PIPS = np.array([pips for pips, one in PATTERNS.items() for _ in one])
+FIRST = np.searchsorted(PIPS, np.arange(1, 7))
 
 
 class Held(NamedTuple):
@@ -68,6 +69,8 @@ def _squarely() -> tuple[Held, ...]:
 
 
 WAYS = _squarely()
+_top, _front, _right = np.array(WAYS).T
+SHOWN = {"top": _top, "front": _front, "right": _right, "left": 7 - _right}  # pips (24,) of each way by face
 
 
 @dataclass(frozen=True)
@@ -192,14 +195,13 @@ class _Fit:
             corner = np.array([(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0)])
             at = self.seen(pose, middle + corner[:, :1] * u + corner[:, 1:] * v)
             back = cv2.getPerspectiveTransform(at.astype(np.float32), corner.astype(np.float32))
-            on = np.asarray(np.column_stack([self.at, np.ones(len(self.at))]) @ back.T, float)
-            on = on[:, :2] / on[:, 2:]
-            covered = np.abs(on).max(1) <= 1.0
+            on = cv2.perspectiveTransform(self.at[None], back)[0].astype(float)
+            covered = (np.abs(on[:, 0]) <= 1.0) & (np.abs(on[:, 1]) <= 1.0)
             found[name] = (covered, on[covered])
         return found
 
     def costs(self, pose: Array) -> tuple[float, dict[str, Array]]:
-        """Return the cost of the outline, and by face what is left (7,) with pips 1 to 6 on it (0: infinite)."""
+        """Return the cost of the outline, and by face what is left (7,) with 1 to 6 pips on it (entry 0 is none)."""
         covered = np.zeros(len(self.at), bool)
         left: dict[str, Array] = {}
         stray = 0
@@ -216,8 +218,7 @@ class _Fit:
                 dark, both, square = (np.asarray(np.bincount(which, w, 9) @ INK) for w in (ink, ink * even, ink * ink))
                 spread = square - dark**2 / len(light) + 1e-9
                 rest = even @ even - np.maximum(-both, 0.0) ** 2 / spread
-                for pips in range(1, 7):
-                    cost[pips] = rest[PIPS == pips].min()
+                cost[1:] = np.minimum.reduceat(rest, FIRST)  # of both ways that a pattern can lie
             left[name] = cost
         stray += int((self.body & ~covered).sum())
         return stray * self.outside, left
@@ -234,9 +235,8 @@ class _Fit:
         """Return the misfit (24,) of each way that the die can lie."""
         outline, left = self.costs(pose)
         none = np.zeros(7)
-        top, front, right, leftward = (left.get(name, none) for name in FRAMES)
-        whole = [outline + top[w.top] + front[w.front] + right[w.right] + leftward[7 - w.right] for w in WAYS]
-        return np.array(whole) / (self.variance * max(int(self.inner.sum()), 1))
+        sides = (left.get(name, none)[pips] for name, pips in SHOWN.items())
+        return np.asarray((outline + sum(sides)) / (self.variance * max(int(self.inner.sum()), 1)))
 
     def best(self, pose: Array, wanted: Array) -> float:
         """Return the least misfit of the ways wanted (24,), infinite for a pose out of bounds."""
@@ -262,7 +262,6 @@ def see(picture: Picture) -> Seen:
     """Return what lies up on the die in a picture. Raises `Unreadable` where there is none."""
     fit = _Fit(_patch(picture))
     starts = [fit.start(height, yaw) for height in HEIGHTS for yaw in YAWS]
-    tops = np.array([way.top for way in WAYS])
     first = [(fit.misfits(pose), pose) for off, pose in starts if pose[3] > 5.0 and off < 0.06 * SIDE]
     if not first:
         raise Unreadable("the white patch has not the outline of a die")
@@ -280,10 +279,10 @@ def see(picture: Picture) -> Seen:
     rival = np.inf
     for top in range(1, 7):
         if top != way.top:
-            wanted = tops == top
+            wanted = SHOWN["top"] == top
             begin = min([*first, (misfits, pose)], key=lambda one: float(one[0][wanted].min()))[1]
             rival = min(rival, _refined(fit, begin, wanted, steps)[0])
-    same = np.array([one.top == way.top and one.front != way.front for one in WAYS])
+    same = (SHOWN["top"] == way.top) & (SHOWN["front"] != way.front)
     front = way.front if abs(pose[1]) < 0.5 and misfits[same].min() > 1.5 * misfit else 0
     square = np.array([(-1.0, -1.0, 1.0), (1.0, -1.0, 1.0), (1.0, 1.0, 1.0), (-1.0, 1.0, 1.0)])
     corners = fit.seen(pose, square) / fit.patch.scale + fit.patch.corner
