@@ -164,5 +164,5 @@ class CardDeck:
         return np.where(shown.any(axis=1), shown.argmax(axis=1), UNDECIDED)
 
 
-FACE_DOWN = (1.0, 0.0, 0.0, 0.0)  # half a turn about x: the face, +z, looks down
+FACE_DOWN = (0.0, 1.0, 0.0, 0.0)  # half a turn about y, the axis it is turned over about: then its face, +z, stands upright
 FELT = Material((0.07, 0.30, 0.18), "felt", (0.05, 0.22, 0.13), 0.95)

@@ -9,6 +9,7 @@ import pytest
 from kernel_checks import check_batches, check_fold
 
 from scenes.load import SceneError, load_scene
+from simulators import rotation
 from simulators.devices.card_deck import CARDS
 from simulators.engines.loop import run
 from simulators.sampling import Distribution, launch_block
@@ -76,3 +77,12 @@ def test_a_hidden_order_is_no_visible_mechanism(scene):
 
     with pytest.raises(SceneError, match="hidden_state"):
         build_scene({**compose_scene("calibench/cards"), "basis": "mechanism"}, "here")
+
+
+def test_the_turned_card_lies_with_its_head_away_from_the_camera(scene):
+    """The camera looks from -y: a reader sees the card upright where its own +y, the top of its face, is still +y."""
+    rollouts = run(scene.kernel, scene.device, 0, "test", range(8), fps=16.0)
+    for fact, path in zip(rollouts.fact, rollouts.trajectories, strict=True):
+        turn = path.quat[:, fact]
+        np.testing.assert_allclose(rotation.rotate(turn[-1], np.array([0.0, 1.0, 0.0])), (0.0, 1.0, 0.0), atol=1e-12)
+        np.testing.assert_allclose(rotation.upward(turn[[0, -1]])[:, 2], (-1.0, 1.0), atol=1e-12)
