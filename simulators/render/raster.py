@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from simulators.device import State
 from simulators.render import raster_kernels as kernels
+from simulators.render import raster_shadow as shadow
 from simulators.render.canvas import Image, Region, check_region, clip_region
 from simulators.render.marks import Ink
 from simulators.render.primitives import Primitives, linear
@@ -77,8 +78,10 @@ class RasterCanvas:
         self._ident = np.full((*shape, kernels.SAMPLES), -1, np.int32)
         self._background = np.zeros((*shape, 3), np.uint8)
         self._tiles = np.empty((-(-camera.height // 8), -(-camera.width // 8), 4))
-        self._trace(self._background, 0, 0, self._fixed, self._depth, self._ident, reuse=False)
+        self._still = np.zeros(self._tiles.shape[:2], np.int64)
+        self._trace(self._background, 0, 0, self._fixed, self._depth, self._ident)
         kernels.bound_tiles(self._camera, self._depth, self._tiles)
+        kernels.near_tiles(self._fixed.groups, 0, self._light, self._tiles, self._still)
 
     @property
     def background(self) -> Image:
@@ -87,54 +90,63 @@ class RasterCanvas:
 
     def region(self, state: State, row: int) -> Region:
         """Return the pixels that what moves, and its shadow, can touch."""
-        return self._region(self._posed(state, row))
+        scene = self._posed(state, row)
+        return self._region(scene, self._near(scene))
 
     def frame(self, state: State, row: int, region: Region | None = None) -> Image:
         """Draw the whole image, or `region`; only what moved is traced, the rest is the background."""
         whole = (0, 0, self._width, self._height)
         x0, y0, x1, y1 = check_region(whole if region is None else region, self._width, self._height)
         image = self._background[y0:y1, x0:x1].copy()
-        moving = self._posed(state, row)
-        changed = self._region(moving)
+        scene = self._posed(state, row)
+        near = self._near(scene)
+        changed = self._region(scene, near)
         a, b = max(x0, changed[0]), max(y0, changed[1])
         c, d = min(x1, changed[2]), min(y1, changed[3])
         if a < c and b < d:
             piece = np.empty((d - b, c - a, 3), np.uint8)
-            self._trace(piece, a, b, self._fixed.and_then(moving), self._depth, self._ident, reuse=True)
+            self._trace(piece, a, b, scene, self._depth, self._ident, near)
             image[b - y0 : d - y0, a - x0 : c - x0] = piece
         return image
 
     def traced(self, state: State, row: int) -> Image:
         """Draw the whole image with no use of the background: what `frame` must equal."""
         image = np.empty_like(self._background)
-        scene = self._fixed.and_then(self._posed(state, row))
-        self._trace(image, 0, 0, scene, self._depth.copy(), self._ident.copy(), reuse=False)
+        self._trace(image, 0, 0, self._posed(state, row), self._depth.copy(), self._ident.copy())
         return image
 
     def _posed(self, state: State, row: int) -> _Posed:
         prims = self._moving.place(state.pos[row], state.quat[row])
         rects = rectangles(self._camera, prims, self._light[5])
         groups = self._moving.groups(prims, rects, len(self._fixed.prims))
-        return _Posed(self._moving.kinds, prims, rects, groups)
+        return self._fixed.and_then(_Posed(self._moving.kinds, prims, rects, groups))
 
     def _trace(
-        self, out: Image, x0: int, y0: int, scene: _Posed, depth: Array, ident: NDArray[np.int32], *, reuse: bool
-    ) -> None:
-        glass = np.flatnonzero(scene.kinds[:, 3] > 0)
+        self, out: Image, x0: int, y0: int, scene: _Posed, depth: Array, ident: NDArray[np.int32],
+        near: NDArray[np.int64] | None = None,
+    ) -> None:  # fmt: skip
+        """Draw all pixels of `out` anew, or with `near` those that the fixed ones' picture does not hold."""
+        glass, casters = np.flatnonzero(scene.kinds[:, 3] > 0), np.empty(len(scene.prims), np.int64)
+        shadow.casters_of(scene.prims, scene.groups, self._light, casters)
         kernels.trace(
             out, x0, y0, self._camera, scene.kinds, scene.prims, self._ink, scene.groups, scene.rects, len(self._fixed.groups),
-            self._light, self._directions, depth, ident, self._background, self._tiles, np.zeros((kernels.SAMPLES, 8)),
-            glass, np.zeros((kernels.SAMPLES, 2 * len(glass) + 1, 5)), reuse,
+            self._light, self._directions, depth, ident, self._background, self._still if near is None else near, casters,
+            np.zeros((kernels.SAMPLES, 8)), glass, np.zeros((kernels.SAMPLES, 2 * len(glass) + 1, 5)), near is not None,
         )  # fmt: skip
 
-    def _region(self, moving: _Posed) -> Region:
-        """Return the pixels that primitives can cover or shade."""
+    def _near(self, scene: _Posed) -> NDArray[np.int64]:
+        """Return the groups that come into question in each tile: see `raster_kernels.near_tiles`."""
+        near = self._still.copy()
+        kernels.near_tiles(scene.groups, len(self._fixed.groups), self._light, self._tiles, near)
+        return near
+
+    def _region(self, scene: _Posed, near: NDArray[np.int64]) -> Region:
+        """Return the pixels that what moves can cover or shade."""
+        moving = scene.prims[len(self._fixed.prims) :]
+        first = len(self._fixed.groups)
         x0, y0, x1, y1 = kernels.shadowed(
-            self._camera, moving.prims, moving.prims.copy(), self._light, self._tiles, self._depth
+            self._camera, moving, scene.groups, first, near, moving.copy(), self._light, self._tiles, self._depth
         )
-        for a, b, c, d in moving.groups[:, 6:10].astype(int):
-            if a < c and b < d:
-                x0, y0, x1, y1 = min(x0, a), min(y0, b), max(x1, c), max(y1, d)
         return clip_region((int(x0), int(y0), int(x1), int(y1)), self._width, self._height)
 
 

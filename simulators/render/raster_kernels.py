@@ -20,7 +20,7 @@ import numpy as np
 from simulators.compiled import borrowing
 from simulators.render import textures as tx
 from simulators.render.raster_shading import facing, layer, shade
-from simulators.render.raster_shadow import ball_may_shadow, may_shadow
+from simulators.render.raster_shadow import MOST_BITS, ball_may_shadow, may_shadow, shading
 from simulators.render.raster_shapes import CONE, MISS, cast, normals, to_local
 
 SAMPLES = 4
@@ -79,23 +79,22 @@ def nearest(kinds, prims, groups, rects, first, px, py, t, who, ox, oy, oz, dx, 
 
 
 @borrowing
-def near_tile(groups, first, light, tiles, px, py):
-    """Return a bit for each group from `first` on that may cover or shade any pixel of the tile (px, py) is in; -1: all.
+def near_tiles(groups, first, light, tiles, near):
+    """Fill `near` (h, w) with bits: of groups from `first` on, those that may cover or shade any pixel of a tile; -1: all.
 
-    `tiles` is as in `shadowed`.
+    `tiles` is as in `shadowed`. Bits below `first` are left as they are.
     """
-    if len(groups) - first > 62:
-        return -1
-    tc, ty, bits = px // 8, py // 8, 0
-    for g in range(first, len(groups)):
-        over = groups[g, 6] < 8 * tc + 8 and groups[g, 8] > 8 * tc and groups[g, 7] < 8 * ty + 8 and groups[g, 9] > 8 * ty
-        r = tiles[ty, tc, 3]
-        if not over and r >= 0.0:
-            x, y, z = tiles[ty, tc, 0], tiles[ty, tc, 1], tiles[ty, tc, 2]
-            over = ball_may_shadow(groups[g, 0], groups[g, 1], groups[g, 2], groups[g, 3] + r, light, x, y, z)
-        if over:
-            bits |= 1 << (g - first)
-    return bits
+    for ty in range(near.shape[0]):
+        for tc in range(near.shape[1]):
+            if len(groups) > MOST_BITS:
+                near[ty, tc] = -1
+                continue
+            x, y, z, r = tiles[ty, tc, 0], tiles[ty, tc, 1], tiles[ty, tc, 2], tiles[ty, tc, 3]
+            if r >= 0.0:
+                near[ty, tc] |= shading(groups, first, light, x, y, z, r + 1.0e-6 * light[5])
+            for g in range(first, len(groups)):
+                if groups[g, 6] < 8 * tc + 8 and groups[g, 8] > 8 * tc and groups[g, 7] < 8 * ty + 8 and groups[g, 9] > 8 * ty:
+                    near[ty, tc] |= 1 << g
 
 
 @borrowing
@@ -105,7 +104,7 @@ def changed(kinds, prims, groups, rects, first, near, light, px, py, t, ox, oy, 
     `near` has a bit for each of the groups that come into question.
     """
     for g in range(first, len(groups)):
-        if near >= 0 and not (near >> (g - first)) & 1:
+        if near >= 0 and not (near >> g) & 1:
             continue
         if groups[g, 6] <= px < groups[g, 8] and groups[g, 7] <= py < groups[g, 9]:
             for i in range(int(groups[g, 4]), int(groups[g, 5])):
@@ -115,7 +114,7 @@ def changed(kinds, prims, groups, rects, first, near, light, px, py, t, ox, oy, 
     if t < MISS:
         x, y, z = ox + t * dx, oy + t * dy, oz + t * dz
         for g in range(first, len(groups)):
-            if near >= 0 and not (near >> (g - first)) & 1:
+            if near >= 0 and not (near >> g) & 1:
                 continue
             if ball_may_shadow(groups[g, 0], groups[g, 1], groups[g, 2], groups[g, 3], light, x, y, z):
                 for i in range(int(groups[g, 4]), int(groups[g, 5])):
@@ -211,21 +210,22 @@ def even(kinds, hits):
 
 @borrowing
 def trace(
-    out, x0, y0, camera, kinds, prims, ink, groups, rects, moving, light, directions, depth, ident, known, tiles, hits, glass,
-    panes, reuse,
+    out, x0, y0, camera, kinds, prims, ink, groups, rects, moving, light, directions, depth, ident, known, near_of, casters,
+    hits, glass, panes, reuse,
 ):  # fmt: skip
     """Draw the pixels of `out` (h, w, 3), whose corner is (x0, y0).
 
     Groups from `moving` on move. With `reuse`, `depth` and `ident` (H, W, 4) hold what each sample hits of the fixed opaque
-    ones, `known` (H, W, 3) the picture of the fixed ones and `tiles` is as in `shadowed`; a pixel that nothing moving hits or
-    shades is copied from there. Without it, depth and ident are filled in. `hits` (4, 8) is room to work in: of each sample
-    the place just above what it hits 0:3 and later its colour, the normal there 3:6, the distance 6 and the primitive 7;
-    `panes` (4, 2 n + 1, 5) is room for what `clear_ahead` finds, `glass` (n,) the numbers of the clear primitives.
+    ones, `known` (H, W, 3) the picture of the fixed ones and `near_of` is as `near_tiles` fills it; a pixel that nothing
+    moving hits or shades is copied from there. Without it, depth and ident are filled in. `casters` is as `casters_of` fills
+    it. `hits` (4, 8) is room to work in: of each sample the place just above what it hits 0:3 and later its colour, the normal
+    there 3:6, the distance 6 and the primitive 7; `panes` (4, 2 n + 1, 5) is room for what `clear_ahead` finds, `glass` (n,)
+    the numbers of the clear primitives.
 
     Where all four samples hit one smooth surface its colour is found once, amid them; the light's share of it, and what is
     clear before it, still for each.
     """
-    above, near = 1.0e-7 * light[5], 0
+    above, near, still = 1.0e-7 * light[5], -1, int(groups[moving, 4]) if moving < len(groups) else len(prims)
     first = moving if reuse else 0
     clear = len(glass) > 0
     for row in range(out.shape[0]):
@@ -233,9 +233,9 @@ def trace(
             px, py = x0 + column, y0 + row
             red, green, blue = 0.0, 0.0, 0.0
             same, plain = reuse, False
-            if reuse and (column == 0 or px % 8 == 0):
-                near = near_tile(groups, moving, light, tiles, px, py)
-            if reuse and near != 0:
+            if reuse:
+                near = near_of[py // 8, px // 8]
+            if reuse and (near < 0 or near >> moving != 0):
                 for k in range(SAMPLES):
                     ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k, 0], py + OFFSETS[k, 1])
                     t = depth[py, px, k]
@@ -274,9 +274,9 @@ def trace(
                 t = cast(kinds, prims, who, ox, oy, oz, dx, dy, dz)
             once = t < MISS and abs(t - hits[0, 6]) < 8.0 * footprint(camera, t)
             if once:
-                size = 1.5 * footprint(camera, t)
+                size, may = 1.5 * footprint(camera, t), casters[who] & (near if who < still else -1)
                 red, green, blue = shade(
-                    kinds, prims, groups, ink, who, light, directions, hits, 0, SAMPLES, ox, oy, oz, dx, dy, dz, t, size
+                    kinds, prims, groups, may, ink, who, light, directions, hits, 0, SAMPLES, ox, oy, oz, dx, dy, dz, t, size
                 )
                 red, green, blue = SAMPLES * red, SAMPLES * green, SAMPLES * blue
             else:
@@ -286,10 +286,11 @@ def trace(
                     if who < 0:
                         r, g, b = backdrop(light, dz)
                     else:
-                        size = footprint(camera, t)
+                        size, may = footprint(camera, t), casters[who] & (near if who < still else -1)
                         r, g, b = shade(
-                            kinds, prims, groups, ink, who, light, directions, hits, k, k + 1, ox, oy, oz, dx, dy, dz, t, size
-                        )
+                            kinds, prims, groups, may, ink, who, light, directions, hits, k, k + 1, ox, oy, oz, dx, dy, dz, t,
+                            size,
+                        )  # fmt: skip
                     hits[k, 0], hits[k, 1], hits[k, 2] = r, g, b
                     red, green, blue = red + r, green + g, blue + b
             if clear:
@@ -318,16 +319,23 @@ def trace(
 
 
 @borrowing
-def shadowed(camera, prims, grown, light, tiles, depth):
-    """Return (x0, y0, x1, y1): the pixels of the background that `prims` can shade.
+def shadowed(camera, prims, groups, first, near, grown, light, tiles, depth):
+    """Return (x0, y0, x1, y1): the pixels that groups from `first` on, with the primitives `prims`, can cover or shade.
 
-    `grown` is a copy of `prims` to work in. `tiles` (h, w, 4) bounds the background's hit points of each 8x8 pixels by a ball
-    (centre, radius; below 0: none).
+    `near` is as `near_tiles` fills it, `grown` a copy of `prims` to work in. `tiles` (h, w, 4) bounds the background's hit
+    points of each 8x8 pixels by a ball (centre, radius; below 0: none).
     """
-    x0, y0, x1, y1 = depth.shape[1], depth.shape[0], 0, 0
+    high, wide = depth.shape[0], depth.shape[1]
+    x0, y0, x1, y1 = wide, high, 0, 0
+    for g in range(first, len(groups)):
+        if groups[g, 6] < groups[g, 8] and groups[g, 7] < groups[g, 9]:
+            x0, y0 = min(x0, int(groups[g, 6])), min(y0, int(groups[g, 7]))
+            x1, y1 = max(x1, int(groups[g, 8])), max(y1, int(groups[g, 9]))
     for ty in range(tiles.shape[0]):
         for tc in range(tiles.shape[1]):
-            if tiles[ty, tc, 3] < 0.0:
+            if tiles[ty, tc, 3] < 0.0 or (near[ty, tc] >= 0 and near[ty, tc] >> first == 0):
+                continue
+            if x0 <= 8 * tc and y0 <= 8 * ty and min(8 * tc + 8, wide) <= x1 and min(8 * ty + 8, high) <= y1:
                 continue
             bx, by, bz, radius = tiles[ty, tc, 0], tiles[ty, tc, 1], tiles[ty, tc, 2], tiles[ty, tc, 3]
             for i in range(len(prims)):
@@ -335,8 +343,8 @@ def shadowed(camera, prims, grown, light, tiles, depth):
                 grown[i, 16], grown[i, 33] = prims[i, 16] + radius, prims[i, 33] - radius
                 if not may_shadow(grown, i, light, bx, by, bz, 0.0):
                     continue
-                for py in range(8 * ty, min(8 * ty + 8, depth.shape[0])):
-                    for px in range(8 * tc, min(8 * tc + 8, depth.shape[1])):
+                for py in range(8 * ty, min(8 * ty + 8, high)):
+                    for px in range(8 * tc, min(8 * tc + 8, wide)):
                         if x0 <= px < x1 and y0 <= py < y1:
                             continue
                         for k in range(SAMPLES):

@@ -106,10 +106,10 @@ def facing(kinds, prims, i, x, y, z, dx, dy, dz):
 
 
 @borrowing
-def shade(kinds, prims, groups, ink, i, light, directions, points, first, last, ox, oy, oz, dx, dy, dz, t, footprint):
+def shade(kinds, prims, groups, casters, ink, i, light, directions, points, first, last, ox, oy, oz, dx, dy, dz, t, footprint):
     """Return the linear colour that a ray sees of primitive `i` at distance `t`: its own, where all light is ambient.
 
-    Rays to the light start from rows `first` to `last` of `points`, just above the surface.
+    Rays to the light start from rows `first` to `last` of `points`, just above the surface; `casters` is as in `lit`.
     """
     wx, wy, wz = ox + t * dx, oy + t * dy, oz + t * dz
     x, y, z = to_local(prims, i, wx - prims[i, 0], wy - prims[i, 1], wz - prims[i, 2])
@@ -129,7 +129,7 @@ def shade(kinds, prims, groups, ink, i, light, directions, points, first, last, 
         for p in range(first, last):
             slack = max(slack, (points[p, 0] - wx) ** 2 + (points[p, 1] - wy) ** 2 + (points[p, 2] - wz) ** 2)
         own = i if leaves(kinds[i, 0], prims, i, light, x, y, ax, ay, az) else -1
-        key *= lit(kinds, prims, groups, own, light, directions, points, first, last, wx, wy, wz, math.sqrt(slack))
+        key *= lit(kinds, prims, groups, casters, own, light, directions, points, first, last, wx, wy, wz, math.sqrt(slack))
     ambient, rough = light[4], max(prims[i, 23], 0.25)
     turn = 2.0 * (dx * nx + dy * ny + dz * nz)
     mx, my, mz = dx - turn * nx, dy - turn * ny, dz - turn * nz  # the mirrored ray

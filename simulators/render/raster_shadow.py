@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from simulators.compiled import borrowing
-from simulators.render.raster_shapes import CONE, MISS, cast, hit_box, to_local
+from simulators.render.raster_shapes import CONE, MISS, SPHERE, cast, hit_box, to_local
 
+MOST_BITS = 62  # groups that one number can tell of
 GLASS_PASSES = 0.92  # of the light that meets a clear pane upright: twice 4 % goes back (Fresnel, n = 1.5)
 
 
@@ -46,6 +47,8 @@ def may_shadow(prims, i, light, x, y, z, slack):
     r = prims[i, 16] + slack
     if not ball_may_shadow(prims[i, 0], prims[i, 1], prims[i, 2], r, light, x, y, z):
         return False
+    if min(prims[i, 12], prims[i, 14]) * 1.000001 > prims[i, 16]:  # a sphere: its box tells no more
+        return True
     ox, oy, oz = x - prims[i, 0], y - prims[i, 1], z - prims[i, 2]
     spread, slack = light[3], slack + 1.0e-9 * light[5]
     e = (math.sqrt(ox * ox + oy * oy + oz * oz) + r) * spread * 1.001 + slack
@@ -73,15 +76,49 @@ def leaves(kind, prims, i, light, x, y, nx, ny, nz):
 
 
 @borrowing
-def lit(kinds, prims, groups, own, light, directions, points, first, last, x, y, z, slack):
+def _in_its_umbra(prims, i, light, x, y, z, slack):
+    """Say whether a sphere hides all of the light from all places within `slack` of a point. Errs towards no."""
+    ox, oy, oz = x - prims[i, 0], y - prims[i, 1], z - prims[i, 2]
+    square, r = ox * ox + oy * oy + oz * oz, prims[i, 12]
+    along = -(ox * light[0] + oy * light[1] + oz * light[2])
+    inner = r - (math.sqrt(square) + r) * light[3] * 1.001 - slack - 1.0e-9 * light[5]
+    return inner > 0.0 and along > r + slack and square - along * along < inner * inner
+
+
+@borrowing
+def casters_of(prims, groups, light, casters):
+    """Fill `casters` (n,) with a bit for each group that can stand between the light and any place on a primitive; -1: any."""
+    for i in range(len(prims)):
+        casters[i] = -1
+        if len(groups) <= MOST_BITS:
+            x, y, z, r = prims[i, 0], prims[i, 1], prims[i, 2], prims[i, 16] + 1.0e-6 * light[5]
+            casters[i] = shading(groups, 0, light, x, y, z, r)
+
+
+@borrowing
+def shading(groups, first, light, x, y, z, r):
+    """Return a bit for each group from `first` on, group 0 having the lowest, that can shade a place within `r` of a point."""
+    bits = 0
+    for g in range(first, len(groups)):
+        if ball_may_shadow(groups[g, 0], groups[g, 1], groups[g, 2], groups[g, 3] + r, light, x, y, z):
+            bits |= 1 << g
+    return bits
+
+
+@borrowing
+def lit(kinds, prims, groups, casters, own, light, directions, points, first, last, x, y, z, slack):
     """Return the share of the light's disc that rows `first` to `last` of `points` see on average, primitive `own` left out.
 
-    All are within `slack` of (x, y, z). A clear primitive dims what passes, as told by two rays of each point; two dim one
-    another's light evenly.
+    All are within `slack` of (x, y, z). `casters` has a bit for each of the groups that come into question; -1: all. A clear
+    primitive dims what passes, as told by two rays of each point; two dim one another's light evenly.
     """
-    blocked, rays, dimmed = 0, directions.shape[1], False
-    whole = (1 << ((last - first) * rays)) - 1
+    blocked, rays, passed = 0, directions.shape[1], 1.0
+    whole, some = (1 << ((last - first) * rays)) - 1, 0
+    for p in range(last - first):
+        some |= (1 << (p * rays + rays // 4)) | (1 << (p * rays + 3 * rays // 4))
     for g in range(len(groups)):
+        if casters >= 0 and not (casters >> g) & 1:
+            continue
         start, end = int(groups[g, 4]), int(groups[g, 5])
         reach = groups[g, 3] + slack
         if end - start > 1 and not ball_may_shadow(groups[g, 0], groups[g, 1], groups[g, 2], reach, light, x, y, z):
@@ -90,24 +127,15 @@ def lit(kinds, prims, groups, own, light, directions, points, first, last, x, y,
             if i == own or not may_shadow(prims, i, light, x, y, z, slack):
                 continue
             if kinds[i, 3] > 0:
-                dimmed = True
+                met = _ones(_met(kinds, prims, i, directions, points, first, last, whole & ~some))
+                passed *= 1.0 - met / (2.0 * (last - first)) * (1.0 - GLASS_PASSES * (1.0 - prims[i, 24]))
+            elif kinds[i, 0] == SPHERE and _in_its_umbra(prims, i, light, x, y, z, slack):
+                return 0.0
             else:
                 blocked |= _met(kinds, prims, i, directions, points, first, last, blocked)
                 if blocked == whole:
                     return 0.0
-    share = 1.0 - _ones(blocked) / ((last - first) * rays)
-    if not dimmed:
-        return share
-    some = 0
-    for p in range(last - first):
-        some |= (1 << (p * rays + rays // 4)) | (1 << (p * rays + 3 * rays // 4))
-    skipped = blocked | (whole & ~some)
-    free = _ones(whole & ~skipped)
-    for i in range(len(kinds)):
-        if free > 0 and kinds[i, 3] > 0 and may_shadow(prims, i, light, x, y, z, slack):
-            met = _ones(_met(kinds, prims, i, directions, points, first, last, skipped))
-            share *= 1.0 - met / free * (1.0 - GLASS_PASSES * (1.0 - prims[i, 24]))
-    return share
+    return passed * (1.0 - _ones(blocked) / ((last - first) * rays))
 
 
 @borrowing

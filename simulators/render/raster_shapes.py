@@ -241,6 +241,8 @@ def cast(kinds, prims, i, ox, oy, oz, dx, dy, dz):
     b = ox * dx + oy * dy + oz * dz
     if b > prims[i, 16] or ox * ox + oy * oy + oz * oz - b * b > prims[i, 16] * prims[i, 16]:
         return MISS
+    if kinds[i, 0] == SPHERE:  # the same in all axes
+        return hit(SPHERE, prims, i, ox, oy, oz, dx, dy, dz)
     ox, oy, oz = to_local(prims, i, ox, oy, oz)
     dx, dy, dz = to_local(prims, i, dx, dy, dz)
     return hit(kinds[i, 0], prims, i, ox, oy, oz, dx, dy, dz)

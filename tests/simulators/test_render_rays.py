@@ -64,14 +64,14 @@ def inside(shape, place, slack=0.0):
 def test_the_share_of_light_equals_casting_every_ray_at_everything():
     """The bounds that spare shadow rays must spare none that hits."""
     canvas = RasterCanvas(*WORLDS["raster"], Light(softness=0.15))
-    scene = canvas._fixed.and_then(canvas._posed(nominal_state(tabletop()), 0))
+    scene = canvas._posed(nominal_state(tabletop()), 0)
     kinds, prims = scene.kinds, scene.prims
     rng = np.random.default_rng(4)
     partly, points = 0, np.zeros((4, 3))
 
     def seen(first: int, last: int, middle: np.ndarray, slack: float) -> float:
         return lit(
-            kinds, prims, scene.groups, -1, canvas._light, canvas._directions, points, first, last, *middle, slack
+            kinds, prims, scene.groups, -1, -1, canvas._light, canvas._directions, points, first, last, *middle, slack
         )  # fmt: skip
 
     for point in rng.uniform((-0.12, -0.12, 1e-4), (0.12, 0.12, 0.05), (3000, 3)):
