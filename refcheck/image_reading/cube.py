@@ -267,21 +267,20 @@ def see(picture: Picture) -> Seen:
         raise Unreadable("the white patch has not the outline of a die")
     every = np.ones(24, bool)
     first.sort(key=lambda one: float(one[0].min()))
-    steps = np.array([0.08, 0.08, 0.02, 1.0, 1.0, 1.0, 0.03, 0.02])
-    exact = [_refined(fit, pose, every, steps) for _, pose in first[:TRIED]]
-    misfit, pose = min(exact, key=lambda one: one[0])
+    exact = [_refined(fit, pose, every) for _, pose in first[:TRIED]]
+    misfit, pose = _refined(fit, min(exact, key=lambda one: one[0])[1], every)  # a simplex that has shrunk starts anew
     misfits = fit.misfits(pose)
     way = WAYS[int(misfits.argmin())]
     spots = fit.upper(pose) > 0.5
     if not any(np.array_equal(spots, ink > 0.0) for ink in INK.T[way.top == PIPS]):
         raise Unreadable(f"its upper face is most like a {way.top}, but has {spots.sum()} dark spots where a die has pips")
     # Every other top is given the best pose that can be found for it, from where it starts best and from here.
-    rival = np.inf
-    for top in range(1, 7):
-        if top != way.top:
-            wanted = SHOWN["top"] == top
-            begin = min([*first, (misfits, pose)], key=lambda one: float(one[0][wanted].min()))[1]
-            rival = min(rival, _refined(fit, begin, wanted, steps)[0])
+    others = []
+    for wanted in (SHOWN["top"] == top for top in range(1, 7) if top != way.top):
+        begin = min([*first, (misfits, pose)], key=lambda one: float(one[0][wanted].min()))[1]
+        others.append((*_refined(fit, begin, wanted), wanted))
+    _, nearest, wanted = min(others, key=lambda one: one[0])
+    rival, _ = _refined(fit, nearest, wanted)
     same = (SHOWN["top"] == way.top) & (SHOWN["front"] != way.front)
     front = way.front if abs(pose[1]) < 0.5 and misfits[same].min() > 1.5 * misfit else 0
     square = np.array([(-1.0, -1.0, 1.0), (1.0, -1.0, 1.0), (1.0, 1.0, 1.0), (-1.0, 1.0, 1.0)])
@@ -289,8 +288,9 @@ def see(picture: Picture) -> Seen:
     return Seen(way.top, front, corners, misfit, rival)
 
 
-def _refined(fit: _Fit, pose: Array, wanted: Array, steps: Array) -> tuple[float, Array]:
-    simplex = np.vstack([pose, pose + np.diag(steps)])
+def _refined(fit: _Fit, pose: Array, wanted: Array) -> tuple[float, Array]:
+    """Return the least misfit of the ways wanted (24,) near a pose, and where it is."""
+    simplex = np.vstack([pose, pose + np.diag([0.08, 0.08, 0.02, 1.0, 1.0, 1.0, 0.03, 0.02])])
     options = {"initial_simplex": simplex, "maxfev": 160, "xatol": 1e-3, "fatol": 1e-5}
     found = minimize(fit.best, pose, args=(wanted,), method="Nelder-Mead", options=options)
     return float(found.fun), found.x
