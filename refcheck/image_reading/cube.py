@@ -164,7 +164,7 @@ class _Fit:
         within = self.light[self.inner]
         self.bright = float(np.percentile(within, 75))
         self.variance = float(within.var())
-        self.outside = (0.4 * (self.bright - float(np.percentile(within, 2)))) ** 2  # price of a pixel of the wrong outline
+        self.outside = (0.25 * (self.bright - float(np.percentile(within, 2)))) ** 2  # price of a pixel of the wrong outline
 
     def seen(self, pose: Array, points: Array) -> Array:
         """Return where (n, 2) in the patch points (n, 3) of the die, in half edges, are seen."""
