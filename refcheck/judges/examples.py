@@ -41,7 +41,7 @@ CLUSTER = 96  # rollouts of a heap of like bodies: who lies where is changed, so
 WIDER = (4.0, 16.0, 64.0)  # times the spread of a launch, for outcomes that never come
 VARIANTS = 2  # times that what decides is cut out of a picture
 RECORDED = 12  # rollouts that undecided states are taken from
-INEXACT = 1.2  # pixels, standard deviation of a place along each axis: dice were found so in looks not learned (1.1 and 1.7)
+INEXACT = 1.2  # pixels at least, standard deviation of a place: dice were found so in looks not learned (1.1 and 1.7)
 ROOM = 120.0  # pixels about a spot: colours are measured there, and must be those of more than one sector
 MARGIN = 12.0  # pixels drawn beyond what is looked at: it is cut out a little elsewhere each time
 
@@ -226,7 +226,7 @@ def _cut(sight: Sight, places: FloatArray, size: float, draws: Generator) -> tup
     """Return what lies at places (c, 2) [px], cut out and placed as inexactly as a detector finds them."""
     spread = min(0.5 + 0.03 * size, 2.5)
     looks_at = [features.look(sight, place, size) for place in places + draws.normal(0.0, spread, places.shape)]
-    near = places + draws.normal(0.0, INEXACT, places.shape)
+    near = places + draws.normal(0.0, max(INEXACT, spread), places.shape)
     return tuple(dataclasses.replace(one, place=place) for one, place in zip(looks_at, near, strict=True))
 
 
