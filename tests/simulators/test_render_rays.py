@@ -8,7 +8,7 @@ from test_render_marks import BOWL
 from simulators.render.canvas import nominal_state
 from simulators.render.primitives import rows_of
 from simulators.render.raster import RasterCanvas, disc_directions
-from simulators.render.raster_shadow import leaves, lit, may_shadow
+from simulators.render.raster_shadow import casters_of, leaves, lit, may_shadow
 from simulators.render.raster_shapes import cast, normals
 from simulators.world import Box, Capsule, Cylinder, Lathe, Light, Part, Sphere
 
@@ -87,6 +87,34 @@ def test_the_share_of_light_equals_casting_every_ray_at_everything():
             assert may_shadow(prims, i, canvas._light, *point, 0.0) or not hit.any()
         partly += 0 < share < 1
     assert partly > 50
+
+
+def test_no_group_that_can_shade_a_primitive_is_left_out_for_it():
+    """At places all over each primitive's ball, the share of light is that with every group asked."""
+    canvas = RasterCanvas(*WORLDS["raster"], Light(softness=0.15))
+    scene = canvas._posed(nominal_state(tabletop()), 0)
+    casters = np.empty(len(scene.prims), np.int64)
+    casters_of(scene.prims, scene.groups, canvas._light, casters)
+    assert casters.min() >= 0
+    rng = np.random.default_rng(6)
+    shaded = spared = 0
+    for i, some in enumerate(casters):
+        for _ in range(200):
+            way = rng.normal(size=3)
+            place = scene.prims[i, :3] + scene.prims[i, 16] * rng.random() * way / np.linalg.norm(way)
+            points = np.tile(place, (4, 1))
+            told = [
+                lit(
+                    scene.kinds, scene.prims, scene.groups, bits, -1, canvas._light, canvas._directions, points, 0, 4, *place,
+                    0.0,
+                )
+                for bits in (-1, some)
+            ]  # fmt: skip
+            assert told[0] == told[1]
+            shaded += told[0] < 1.0
+        spared += len(scene.groups) - int(some).bit_count()
+    assert shaded > 200
+    assert spared > 5
 
 
 def cast_at(part: Part, origin: np.ndarray, way: np.ndarray) -> float:
