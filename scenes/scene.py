@@ -61,12 +61,13 @@ class KnockOut:
 class Scene:
     """One benchmark item. `outcomes` orders `Y`; `outcome_of_fact` has a position in it for each of the device's facts.
 
-    `stream` names the launches: the base scene's id, shared by its pair. `epsilon` is the distance at which a
-    certificate tells `holds` from `fails`; None leaves it to the benchmark's noise. At least one of `kernel` and `engine`
-    integrates the device: the kernel where there is one, the engine being its independent check. `weak_point` says what the
-    reference rests on and would give way first; `note` what was found. `ranges` says over which physics the reference is claimed: by override path (`scene.device.x`)
-    `low`, `high`, whether `log`, and a `source`; None leaves it to verify's defaults. `tune` says between which values of which
-    parameters it may be, or was, looked for where the reference holds; paths joined by `|` are given the same value.
+    `stream` names the launches: the base scene's id, shared by its pair. `epsilon` is the distance at which a certificate tells
+    `holds` from `fails`; None leaves it to the benchmark's noise. At least one of `kernel` and `engine` integrates the device:
+    the kernel where there is one, the engine being its independent check. `weak_point` says what the reference rests on and
+    would give way first; `note` what was found. `ranges` says over which physics the reference is claimed: by override path
+    (`scene.device.x`) `low`, `high`, whether `log`, and a `source`; None leaves it to verify's defaults. `tune` says between
+    which values of which parameters it may be, or was, looked for where the reference holds; paths joined by `|` are given the
+    same value.
     """
 
     id: str
