@@ -17,7 +17,7 @@ import pstats
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,14 @@ def measure(one: Comparison, repeats: int) -> tuple[float, float]:
         ours.append(rate_of(scene, n))
         peers.append(one.peer_rollouts / timed(lambda: one.run_peer(one.peer_rollouts, one.rate)))
     return statistics.median(ours), statistics.median(peers)
+
+
+def publish(lines: Sequence[str], given: Mapping[str, str]) -> None:
+    """Print a page, and write it where `out=` says."""
+    page = "\n".join(lines) + "\n"
+    print(page)
+    if "out" in given:
+        Path(given["out"]).write_text(page, "utf-8")
 
 
 def table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
@@ -198,10 +206,7 @@ def main(arguments: list[str]) -> int:
         balls = load_scene("calibench/lottery").device.filling  # type: ignore[attr-defined]
         lines += growth("calibench/lottery", "balls", {str(k): {"filling": balls[:k]} for k in (5, 10, 15, 20)})
         lines += over_workers(typical[:3]) + limits(typical) + profile("pawbench/A22") + profile("pawbench/A-03")
-    page = "\n".join(lines) + "\n"
-    print(page)
-    if "out" in given:
-        Path(given["out"]).write_text(page, "utf-8")
+    publish(lines, given)
     return 0
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.__main__ import table
+from benchmarks.__main__ import publish, table
 from refcheck.evidence import described, paired_distance
 from scenes.load import load_scene
 from scenes.scene import Scene
@@ -104,10 +104,7 @@ def main(arguments: list[str]) -> int:
         rows.append(row(load_scene(scene_id), n, keep, seconds))
         print("  ".join(rows[-1]), file=sys.stderr, flush=True)
     header = ("scene", "kernel", "engine", "n", "TVD", "99 % each way", "alike", "rests later by", "impacts more by")
-    page = "\n".join([HEAD, "", *table(header, rows)]) + "\n"
-    print(page)
-    if "out" in given:
-        Path(given["out"]).write_text(page, "utf-8")
+    publish([HEAD, "", *table(header, rows)], given)
     return 0
 
 

@@ -11,12 +11,11 @@ otherwise or later, and fails.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import numpy as np
 from scipy.stats import chi2_contingency
 
-from benchmarks.__main__ import comparisons, table
+from benchmarks.__main__ import comparisons, publish, table
 from benchmarks.compare import Comparison, Ends
 
 COARSEST = 240  # 1/s: PyBullet's own; no loop of the table is timed at a longer step
@@ -67,10 +66,7 @@ def main(arguments: list[str]) -> int:
     n, only = int(given.get("n", "4000")), given.get("only", "").split(",")
     rows = [row for one in comparisons() if only == [""] or one.scene in only for row in search(one, n)]
     header = ("scene", "rate [1/s]", "TVD to twice it", "p", "longer by", "nothing shown", f"n = {n:,}", "")
-    page = "\n".join([HEAD, "", *table(header, rows)]) + "\n"
-    print(page)
-    if "out" in given:
-        Path(given["out"]).write_text(page, "utf-8")
+    publish([HEAD, "", *table(header, rows)], given)
     return 0
 
 

@@ -25,7 +25,7 @@ from refcheck.evaluate_run import CHECKPOINT, Entry
 from refcheck.judges.state import fingerprint
 from refcheck.labels import Labels, read_labels
 from refcheck.output import atomic, plain, to_json
-from refcheck.untrusted import Problems, Strict, json_lines, parse_json, parse_model, read_text
+from refcheck.untrusted import Problems, Strict, json_lines, parse_model, read_json, read_text
 from scenes.scene import Scene
 from simulators.execute import Pool, spread
 from simulators.video import CRF, clip_info, read_clip, write_clip
@@ -252,13 +252,7 @@ def seal(key: Key, folder: Path, path: Path) -> str:
 
 def read_key(path: Path) -> Key:
     """Read a key. Raises `UserError` for a file that is none."""
-    problems = Problems()
-    text = read_text(path, problems)
-    problems.check()
-    try:
-        value = parse_json(text or "")
-    except ValueError as error:
-        raise UserError(f"{path}: {error}") from error
+    problems, value = Problems(), read_json(path)
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
         raise UserError(f"{path} is no key of `controls blind=`: its schema is not {SCHEMA}")
     key = parse_model(Key, value, path, problems)

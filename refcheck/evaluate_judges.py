@@ -23,7 +23,7 @@ from refcheck.judges.noisy import NoisyJudge
 from refcheck.judges.state import StateJudge
 from refcheck.running import pool_of, run_by
 from refcheck.tally import Reading
-from refcheck.untrusted import Problems, parse_json, read_text, shown
+from refcheck.untrusted import read_json, shown
 
 REPLIES = "replies.jsonl"
 SINGLE = ("trained", "vlm", "state", "noisy")
@@ -233,13 +233,7 @@ def _truth(path: Path) -> dict[str, str]:
 
 
 def _object(path: Path, example: str) -> dict[str, Any]:
-    problems = Problems()
-    text = read_text(path, problems)
-    problems.check()
-    try:
-        value = parse_json(text or "")
-    except ValueError as error:
-        raise UserError(f"{path}: {error}") from error
+    value = read_json(path)
     if not isinstance(value, dict):
         raise UserError(f"{path}: must be an object, such as {example}, got {shown(value)}")
     return value

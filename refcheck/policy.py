@@ -19,7 +19,7 @@ from refcheck import metrics
 from refcheck.labels import Row
 from refcheck.metrics import Q_TOLERANCE
 from refcheck.tally import Sampling
-from refcheck.untrusted import Problems, Strict, check_name, json_lines, parse_json, parse_model, read_text, shown
+from refcheck.untrusted import Problems, Strict, check_name, json_lines, parse_model, read_json, read_text, shown
 
 Track = Literal["calibration", "coverage"]
 TRACKS: tuple[Track, ...] = ("calibration", "coverage")
@@ -114,14 +114,7 @@ class _PackageScene(Strict):
 
 def read_policy(path: Path, rules: Rules = PAWBENCH) -> Policy:
     """Read a scene policy (JSON) and hold it to `rules`. Raises `UserError` with everything wrong."""
-    problems = Problems()
-    text = read_text(path, problems)
-    problems.check()
-    try:
-        value = parse_json(text or "")
-    except ValueError as error:
-        problems.add(path, str(error))
-        problems.check()
+    problems, value = Problems(), read_json(path)
     parsed = parse_model(_PolicyFile, value, path, problems)
     problems.check()
     if parsed is None:

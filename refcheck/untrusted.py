@@ -132,6 +132,19 @@ class Strict(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
 
 
+def read_json(path: Path) -> Any:
+    """Return what a JSON file holds (see `parse_json`). Raises `UserError` naming the file for one that cannot be read."""
+    problems, value = Problems(), None
+    text = read_text(path, problems)
+    if text is not None:
+        try:
+            value = parse_json(text)
+        except ValueError as error:
+            problems.add(path, str(error))
+    problems.check()
+    return value
+
+
 def json_lines(path: Path, text: str, problems: Problems) -> Iterator[tuple[str, Any]]:
     """Yield (where, value) of each line of JSON; blank lines are skipped, bad ones noted."""
     for number, line in enumerate(text.split("\n"), 1):

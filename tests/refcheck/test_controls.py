@@ -291,7 +291,7 @@ def test_the_trained_judge_sees_neither_names_nor_the_folder(toy_conf, tmp_path,
     assert len(seen) == len(drawn) == 12 and not drawn & set(seen), "what the judge reads was encoded anew"
     assert all(tmp_path not in path.parents and not path.exists() for path in given)
     assert sorted(path.name for path in given) == [f"r{number:03d}.mp4" for number in range(12)]
-    assert result["judge"]["examples"] == {"left": 24, "right": 24}
+    assert result["judge"]["features"] == "place" and result["judge"]["examples"] == {"left": 24, "right": 24}
 
 
 def test_a_clip_that_cannot_be_read_is_counted_apart_and_ends_in_status_3(toy_conf, tmp_path, monkeypatch):

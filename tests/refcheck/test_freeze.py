@@ -87,7 +87,8 @@ def freeze(*words: str, capsys) -> tuple[int, dict, str]:
 def test_a_scene_of_which_all_holds_is_frozen(evidence, tmp_path, capsys):
     out = tmp_path / "package"
     status, result, err = freeze(f"scene={SCENE}", f"evidence={evidence}", f"out={out}", capsys=capsys)
-    assert status == 0, err
+    told = [line for line in err.splitlines() if not line.startswith("draw source images: ")]  # how far it is, if it is slow
+    assert (status, told) == (0, [])
     assert {gate["state"] for gate in result["scenes"][SCENE]["gates"].values()} == {"holds"}
     assert result["package"]["manifest_sha256"] == fingerprint(out / "manifest.json")
     assert package_check.check(out).problems == ()
