@@ -1,6 +1,7 @@
 """`quincunx controls suite=table`: every scene's judge on clips in looks that it never learned from, one row a scene.
 
-It goes on where it stopped: a scene whose settings, physics and judge are those of its file is not judged again.
+It goes on where it stopped: a scene whose settings, physics and judge are those of its file is not judged again. A scene that
+is drawn as an earlier one is, and differs in its launches alone, is said to be so: what its clips look like is the other's.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ import hashlib
 import json
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from refcheck.command import COMPLETED, INFRASTRUCTURE, Answer, Request, UserErr
 from refcheck.control_clips import Recipe, Wish, make
 from refcheck.control_judges import judge_for
 from refcheck.control_sets import draw_labels, fill
-from refcheck.damage import KINDS, find_nulls
+from refcheck.damage import KINDS, WITHOUT_OUTCOME, find_nulls
 from refcheck.filming import FPS, Film
 from refcheck.output import atomic, plain, to_json
 from refcheck.running import pool_of, run_by
@@ -32,11 +34,11 @@ from scenes.scene import Scene
 from simulators.device import NULL_REASONS
 from simulators.engines.loop import physics_digest
 from simulators.engines.loop import run as run_rollouts
-from simulators.execute import Pool
+from simulators.execute import InfrastructureError, spread
 from simulators.render.blur import STILL
 from simulators.sampling import generator
 
-VERSION = 2  # of what a row is made of
+VERSION = 3  # of what a row is made of
 LOOKS = (("phone", 0), ("phone", 1), ("flat", 0), ("toy", 0))
 """Ways of filming, with the number of the variation: the trained judge learns none of them, but the studio and its own."""
 NAMES = ", ".join(dict.fromkeys(look for look, _ in LOOKS))
@@ -44,7 +46,7 @@ DRAWN = 3  # frames of a clip that are drawn: its opening, one on the way, and i
 LONGEST = 64  # frames of a clip at full rate, which is lower where what it shows takes longer
 HEAP, FEW = 8, 400
 """Of more loose bodies than this a rollout takes a tenth of a second and more, and so few are looked through."""
-EACH = 2  # clips for each way of damage
+EACH = 4  # clips for each way of damage: one in each look
 UNREADABLE = tuple(kind.name for kind in KINDS.values() if kind.family == "unreadable")
 MARKDOWN = "judges.md"
 COLUMNS = ("scene", "judge", "right of answers", "at least", "worst outcome", "no answer", "answers to hidden", "tilt seen",
@@ -57,19 +59,32 @@ def run(request: Request) -> Answer:
         raise UserError("out= is missing: suite=table keeps every scene's file there, and goes on where it stopped")
     if request.values["judge"] == "vlm":
         raise UserError("suite=table draws what the trained judge reads, an opening and an end: give judge=trained or state")
-    rows = list[dict[str, Any]]()
-    with ExitStack() as stack:
-        pool = stack.enter_context(pool_of(request.values, request.out))
-        advance = stack.enter_context(request.progress("scenes", len(request.scenes)))
-        for id in request.scenes:
-            scene = run_by(load_scene(id), request.values["engine"])
-            rows.append(_kept_or_judged(request, scene, request.out, pool))
-            _write(request.out, request, rows)  # after every scene: what there is can be read while the rest is judged
+    rows, tasks, seen = dict[str, dict[str, Any]](), list[_Task](), dict[str, str]()
+    for id in request.scenes:
+        scene = run_by(load_scene(id), request.values["engine"])
+        path, settings = request.out / f"{id.replace('/', '-')}.json", settings_of(scene, request.values)
+        like = seen.setdefault(picture_of(scene), id)
+        kept = _like(scene, like, settings, request.values) if like != id else _kept(path, settings)
+        if kept is None:
+            tasks.append(_Task(id, settings, path, dict(request.values)))
+        else:
+            rows[id] = kept
+
+    def write(row: dict[str, Any] | None = None) -> None:
+        """Write the page after every scene: what there is can be read while the rest is judged."""
+        if row is not None:
+            rows[row["scene"]] = row
             advance(1)
-    failed = [row["scene"] for row in rows if row["failures"]]
-    result = {"schema": "quincunx.judges/v1", "suite": "table", "rows": rows}
-    told = (_shown(rows), f"{request.out / MARKDOWN} holds the table.")
-    return Answer(result, told, INFRASTRUCTURE if failed else COMPLETED)
+        with atomic(request.out / MARKDOWN) as page:  # type: ignore[operator]
+            page.write_text(markdown([rows[id] for id in request.scenes if id in rows], request.values), "utf-8")
+
+    with pool_of(request.values, request.out) as pool, request.progress("scenes", len(tasks)) as advance:
+        write()
+        spread(pool, _judged, tasks, write)
+    done = [rows[id] for id in request.scenes]
+    result = {"schema": "quincunx.judges/v1", "suite": "table", "rows": done}
+    told = (_shown(done), f"{request.out / MARKDOWN} holds the table.")
+    return Answer(result, told, INFRASTRUCTURE if any(row["failures"] for row in done) else COMPLETED)
 
 
 def judge_source(kind: str) -> str:
@@ -95,37 +110,77 @@ def settings_of(scene: Scene, values: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
 
-def _kept_or_judged(request: Request, scene: Scene, out: Path, pool: Pool | None) -> dict[str, Any]:
-    path, settings = out / f"{scene.id.replace('/', '-')}.json", settings_of(scene, request.values)
+def picture_of(scene: Scene) -> str:
+    """Return the digest of all that a clip of a scene can show, launches apart, and of what it is read as."""
+    whole = (scene.device.world(), scene.camera, scene.light, scene.renderer, scene.device.facts, scene.device.readout)
+    return hashlib.sha256(repr((whole, scene.outcomes, scene.outcome_of_fact)).encode()).hexdigest()
+
+
+def _like(scene: Scene, like: str, settings: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row of a scene that is drawn as the scene `like` is."""
+    return {"scene": scene.id, "judge": values["judge"], "settings": settings, "like": like, "refused": None, "failures": []}
+
+
+def _kept(path: Path, settings: str) -> dict[str, Any] | None:
+    """Return the row that a file holds, None where there is nothing to go on from: the scene is judged."""
     try:
         row = json.loads(path.read_text("utf-8"))
-        if row["settings"] == settings and not row["failures"]:
-            return dict(row)
+        return dict(row) if row["settings"] == settings and not row["failures"] else None
     except (FileNotFoundError, ValueError, KeyError, TypeError):
-        pass  # nothing to go on from: it is judged
-    row = plain({"scene": scene.id, "settings": settings, **judge_scene(request, scene, pool)})
-    with atomic(path) as temporary:
+        return None
+
+
+@dataclass(frozen=True)
+class _Task:
+    id: str
+    settings: str
+    path: Path
+    values: dict[str, Any]
+
+
+@contextmanager
+def _silent(label: str, total: int) -> Iterator[Callable[[int], Any]]:
+    """Show no progress: a scene is judged by a worker, which has no screen."""
+    yield lambda count: None
+
+
+def _judged(task: _Task) -> dict[str, Any]:
+    """Judge one scene by this worker alone, and keep its row. What a machine does to one scene stops no other."""
+    scene, begun = run_by(load_scene(task.id), task.values["engine"]), time.monotonic()
+    head = {
+        "scene": task.id,
+        "settings": task.settings,
+        "like": None,
+        "judge": task.values["judge"],
+        "outcomes": scene.outcomes,
+    }
+    try:
+        told = judge_scene(task.values, scene)
+    except InfrastructureError as error:
+        told = {"failures": [str(error)], "refused": str(error)}
+    row = plain(head | told | {"seconds": {"whole": time.monotonic() - begun, **told.get("seconds", {})}})
+    with atomic(task.path) as temporary:
         temporary.write_text(to_json(row), "utf-8")
     return dict(row)
 
 
-def judge_scene(request: Request, scene: Scene, pool: Pool | None) -> dict[str, Any]:
-    """Return one row: the judge made ready, put before balanced clips in other looks and before damaged ones."""
-    values, begun = request.values, time.monotonic()
-    row: dict[str, Any] = {"judge": values["judge"], "outcomes": scene.outcomes, "failures": [], "refused": None}
+def judge_scene(values: Mapping[str, Any], scene: Scene) -> dict[str, Any]:
+    """Return one row: the judge made ready, put before balanced clips in other looks and before damaged ones.
+
+    Raises `InfrastructureError`.
+    """
+    begun = time.monotonic()
     with ExitStack() as stack:
         hidden = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="quincunx-")))
         try:
-            asked = judge_for(values, scene, stack, None, pool, request.progress)
+            asked = judge_for(values, scene, stack, None, None, _silent)
         except UserError as error:
-            return row | {"refused": str(error), "seconds": time.monotonic() - begun}
+            return {"failures": [], "refused": str(error)}
         trained = time.monotonic()
-        wishes, never = _wishes(scene, values, pool)
-        controls, not_made = _drawn(scene, values["seed"], wishes, hidden, pool, request)
+        wishes, never = _wishes(scene, values)
+        controls, not_made = _drawn(scene, values["seed"], wishes, hidden)
         made = time.monotonic()
-        opened = control_run.through_the_door(
-            scene, controls, asked.of, hidden / "door", 1, pool, request.progress, recode=False
-        )
+        opened = control_run.through_the_door(scene, controls, asked.of, hidden / "door", 1, None, _silent, recode=False)
     q = None if scene.reference.q is None else scene.q()
     table = control_report.confusion(scene.outcomes, opened)
     looks = {
@@ -133,7 +188,8 @@ def judge_scene(request: Request, scene: Scene, pool: Pool | None) -> dict[str, 
                      * np.eye(len(scene.outcomes), len(scene.outcomes) + 1, dtype=np.int64))
         for number, (look, variation) in enumerate(LOOKS)
     }  # fmt: skip
-    return row | {
+    return {
+        "refused": None,
         "described": asked.described,
         "never": never,
         "not_made": not_made,
@@ -145,17 +201,17 @@ def judge_scene(request: Request, scene: Scene, pool: Pool | None) -> dict[str, 
     }
 
 
-def _wishes(scene: Scene, values: Mapping[str, Any], pool: Pool | None) -> tuple[list[Wish], list[str]]:
+def _wishes(scene: Scene, values: Mapping[str, Any]) -> tuple[list[Wish], list[str]]:
     """Return every clip wanted, and the outcomes of which no rollout came: those are in no figure."""
     seed, count = values["seed"], len(scene.outcomes)
     heap = len(scene.device.world().loose) > HEAP
     limit, nulls = (min(values[name], FEW) if heap else values[name] for name in ("limit", "nulls"))
     each, spoiled = -(-values["k"] // count), EACH * len(UNREADABLE)
-    found = clips.search(scene, seed, [each + spoiled] * count, limit=limit, pool=pool)
+    found = clips.search(scene, seed, [each + spoiled] * count, limit=limit)
     have = np.bincount(scene.outcome(found.fact), minlength=count)
     if not have.all():  # their clips go to the outcomes that do come
         each = -(-values["k"] // max(1, int(np.sum(have > 0))))
-        found = clips.search(scene, seed, np.where(have > 0, each + spoiled, 0), limit=limit, pool=pool)
+        found = clips.search(scene, seed, np.where(have > 0, each + spoiled, 0), limit=limit)
         have = np.bincount(scene.outcome(found.fact), minlength=count)
     clean = np.minimum(each, have)
     labels = generator(seed, scene.stream, "labels wanted", 1, 0).permutation(np.repeat(np.arange(count), clean))
@@ -174,41 +230,32 @@ def _wishes(scene: Scene, values: Mapping[str, Any], pool: Pool | None) -> tuple
     ]
     for number, (index, fact, null) in enumerate(ends[len(labels) :]):
         wishes.append(Wish(index, (fact, null), None, UNREADABLE[number % len(UNREADABLE)], number % len(LOOKS)))
-    ended = find_nulls(scene, seed, EACH, nulls, pool)
+    ended = find_nulls(scene, seed, EACH, nulls)
     for number, (index, fact, null) in enumerate(zip(ended.index, ended.fact, ended.null, strict=True)):
         wishes.append(Wish(int(index), (int(fact), int(null)), None, NULL_REASONS[null], number % len(LOOKS)))
     return wishes, [label for label, n in zip(scene.outcomes, have, strict=True) if n == 0]
 
 
-def _drawn(
-    scene: Scene, seed: int, wishes: Sequence[Wish], hidden: Path, pool: Pool | None, request: Request
-) -> tuple[list[Control], dict[str, str]]:
+def _drawn(scene: Scene, seed: int, wishes: Sequence[Wish], hidden: Path) -> tuple[list[Control], dict[str, str]]:
     """Draw every clip as its batch is filmed, as sparsely as still is whole for what the judge reads; say what was not made."""
     controls, not_made = list[Control](), dict[str, str]()
     one = run_rollouts(scene.integrator, scene.device, seed, scene.stream, [wishes[0].index], fps=FPS)
     whole = len((one.trajectories or ((),))[0])
     rows = min(whole, LONGEST)
     fps = FPS * rows / whole
-    with request.progress(f"draw clips of {scene.id}", len(wishes)) as advance:
-        for number, (look, variation) in enumerate(LOOKS):
-            film = Film(look=look, shutter=STILL, variation=variation, frames=rows, fps=fps)
-            mine = [wish for wish in wishes if wish.batch == number]
-            made, refused = make(
-                scene, seed, mine, hidden / str(number), Recipe(film, sparse=max(1, rows // DRAWN)), pool, advance
-            )
-            controls += made
-            not_made |= refused
+    for number, (look, variation) in enumerate(LOOKS):
+        film = Film(look=look, shutter=STILL, variation=variation, frames=rows, fps=fps)
+        mine = [wish for wish in wishes if wish.batch == number]
+        made, refused = make(scene, seed, mine, hidden / str(number), Recipe(film, sparse=max(1, rows // DRAWN)))
+        controls += made
+        not_made |= refused
     return controls, not_made
-
-
-def _write(out: Path, request: Request, rows: Sequence[Mapping[str, Any]]) -> None:
-    with atomic(out / MARKDOWN) as path:
-        path.write_text(markdown(rows, request.values), "utf-8")
 
 
 def markdown(rows: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> str:
     """Return the page: what was done, a row a scene, and every reason against a judge."""
-    usable = sum(bool(row.get("report") and row["report"]["usable"]) for row in rows)
+    own = [row for row in rows if not row["like"]]
+    usable = sum(bool(row.get("report") and row["report"]["usable"]) for row in own)
     lines = [
         "# The judge, by scene",
         "",
@@ -222,7 +269,10 @@ def markdown(rows: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> st
         f"Usable: right in {control_report.RIGHT:.0%} of its answers, the lower 95 % bound of that at least "
         f"{control_report.SURE}, no answer to at most {control_report.ABSTAINED:.0%} of clean clips, and an answer to at most "
         f"{control_report.ANSWERED:.0%} of clips that show no outcome ({', '.join(UNREADABLE)}, and rollouts that ended in "
-        f"nothing). **{usable} of {len(rows)} scenes.**",
+        f"nothing). **{usable} of {len(own)} scenes.**",
+        "",
+        "Answers to hidden: those to clips that show no outcome, in brackets with the upper 95 % bound of their share. A scene "
+        "that is said to be as another is drawn as that one is, and differs in its launches alone.",
         "",
         "Tilt: the smallest distance from q that a score of 50 clips shows through this judge in 80 % of cases, at level .05; "
         "in brackets with a perfect judge. TVD of q: what a perfect model is reported with, in brackets by a perfect judge.",
@@ -231,10 +281,16 @@ def markdown(rows: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> st
         "|---" * len(COLUMNS) + "|",
         *(_line(row) for row in rows),
         "",
+        "## Answers to clips that show no outcome, all scenes together",
+        "",
+        "| what was done | answers | share at most (95 %) |",
+        "|---|---|---|",
+        *_hidden(own),
+        "",
         "## What stands against it",
         "",
     ]
-    for row in rows:
+    for row in own:
         reasons = [row["refused"]] if row["refused"] else list(row["report"]["against"])
         if row.get("never"):
             reasons.append(f"never seen, since no rollout ended so: {', '.join(row['never'])}")
@@ -253,6 +309,22 @@ def markdown(rows: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> st
     return "\n".join(lines) + "\n"
 
 
+def _hidden(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each way in which clips show no outcome, and one for all of them."""
+    told = [row["report"]["by_kind"] for row in rows if row.get("report")]
+    lines, total, answers = list[str](), 0, 0
+    for kind in (kind for kind in KINDS if kind in WITHOUT_OUTCOME):
+        clips, said = (sum(kinds[kind][name] for kinds in told if kind in kinds) for name in ("clips", "answered"))
+        total, answers = total + clips, answers + said
+        if clips:
+            lines.append(
+                f"| {KINDS[kind].told} (`{kind}`) | {said} of {clips} | {control_report.upper_bound(said, clips):.3f} |"
+            )
+    if total:
+        lines.append(f"| all | {answers} of {total} | {control_report.upper_bound(answers, total):.3f} |")
+    return lines
+
+
 def _mistaken(row: Mapping[str, Any]) -> str:
     """Return which outcomes were read as which."""
     outcomes = row["outcomes"]
@@ -266,6 +338,8 @@ def _mistaken(row: Mapping[str, Any]) -> str:
 
 
 def _line(row: Mapping[str, Any]) -> str:
+    if row["like"]:
+        return f"| {row['scene']} | as {row['like']} |{' |' * (len(COLUMNS) - 2)}"
     if row["refused"]:
         return f"| {row['scene']} | {row['judge']} | - | - | - | - | - | - | - | no | - |"
     told, table = row["report"], np.array(row["confusion"])
@@ -277,10 +351,15 @@ def _line(row: Mapping[str, Any]) -> str:
     tvd = "-" if stack is None else f"{_figure(stack['tvd'])} ({_figure(stack['floor'])})"
     cells = [
         row["scene"], row["judge"], f"{told['right']} of {answered}", _figure(told["lower"]), worst_told,
-        f"{total - answered} of {total}", f"{told['hidden']['answered']} of {told['hidden']['clips']}", tilt, tvd,
+        f"{total - answered} of {total}", _answers(told["hidden"]), tilt, tvd,
         "yes" if told["usable"] else "no", "-" if told["latency"] is None else f"{told['latency']:.2f}",
     ]  # fmt: skip
     return "| " + " | ".join(cells) + " |"
+
+
+def _answers(hidden: Mapping[str, int]) -> str:
+    bound = control_report.upper_bound(hidden["answered"], hidden["clips"])
+    return f"{hidden['answered']} of {hidden['clips']} ({bound:.2f})"
 
 
 def _figure(value: float | None) -> str:
@@ -292,8 +371,8 @@ def _shown(rows: Sequence[Mapping[str, Any]]) -> Table:
     for column in ("scene", "right", "no answer", "to hidden", "usable"):
         shown.add_column(column, justify="left" if column == "scene" else "right")
     for row in rows:
-        if row["refused"]:
-            shown.add_row(row["scene"], "-", "-", "-", "no")
+        if row["like"] or row["refused"]:
+            shown.add_row(row["scene"], "-", "-", "-", f"as {row['like']}" if row["like"] else "no")
             continue
         table, told = np.array(row["confusion"]), row["report"]
         answered, total = int(table[:, :-1].sum()), int(table.sum())

@@ -10,6 +10,7 @@ import dataclasses
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -138,8 +139,6 @@ class Damager:
         self.scene, self.film, self.seed = scene, dataclasses.replace(film, shutter=looks.look("studio").shutter), seed
         self.world = scene.device.world()
         self._number: int | None = None
-        sample = run(scene.integrator, scene.device, seed, scene.stream + "/region", range(SAMPLE), fps=SAMPLE_FPS)
-        self._sample = sample.trajectories or ()
 
     def frames(self, kind: str, index: int, trajectory: State, length: int = MINIMUM) -> Iterator[Image]:
         """Yield the frames of rollout `index`, recorded at the film's rate, damaged in the way `kind`.
@@ -161,6 +160,14 @@ class Damager:
                 if np.all(frame == frame[0, 0]):
                     raise NotApplicable("one single colour is left of the picture: no clip is written of that")
                 yield frame
+
+    @cached_property
+    def _sample(self) -> Sequence[State]:
+        scene = self.scene
+        return (
+            run(scene.integrator, scene.device, self.seed, scene.stream + "/region", range(SAMPLE), fps=SAMPLE_FPS).trajectories
+            or ()
+        )
 
     # --- drawing ---
 

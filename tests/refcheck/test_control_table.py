@@ -10,6 +10,7 @@ import pytest
 from refcheck import app, control_table
 from refcheck.damage import KINDS
 from scenes.load import load_scene
+from simulators.execute import InfrastructureError
 
 SCENES = ("scenes=toy/*",)
 
@@ -33,31 +34,49 @@ def test_a_row_a_scene_resumed_and_written_by_code(small, tmp_path, monkeypatch,
     made = []
     judge_scene = control_table.judge_scene
 
-    def counted(request, scene, pool):
+    def counted(values, scene):
         made.append(scene.id)
-        return judge_scene(request, scene, pool)
+        return judge_scene(values, scene)
 
     monkeypatch.setattr(control_table, "judge_scene", counted)
-    assert table(tmp_path / "o") == 0 and made == ["toy/wedge", "toy/wedge-glossy"]
+    assert table(tmp_path / "o") == 0 and made == ["toy/wedge"], "its glossy pair is drawn like it"
     text = (tmp_path / "o" / "judges.md").read_text()
     row = json.loads((tmp_path / "o" / "toy-wedge.json").read_text())
-    assert "| toy/wedge | state | 8 of 8 |" in text and "8 answers are too few" in text and "**0 of 2 scenes.**" in text
+    assert "| toy/wedge | state | 8 of 8 |" in text and "8 answers are too few" in text and "**0 of 1 scenes.**" in text
+    assert "| toy/wedge-glossy | as toy/wedge |" in text
     assert np.sum(row["confusion"]) == 8 and sum(row["right_by_look"].values()) == 8
     assert set(row["report"]["by_kind"]) <= {kind.name for kind in KINDS.values() if kind.family != "broken"}
-    assert row["report"]["hidden"]["answered"] == 0 < row["report"]["hidden"]["clips"]
+    clips = row["report"]["hidden"]["clips"]
+    assert row["report"]["hidden"]["answered"] == 0 < clips
+    assert f"| 0 of {clips} ({1 - 0.05 ** (1 / clips):.2f}) |" in text, "the upper bound of none in n is 1 - .05^(1/n)"
+    assert f"| all | 0 of {clips} |" in text
     assert "crop" in row["not_made"] and "crop not made: one single colour is left" in text
-    assert table(tmp_path / "o") == 0 and len(made) == 2, "nothing is made again"
+    assert table(tmp_path / "o") == 0 and len(made) == 1, "nothing is made again"
     assert (tmp_path / "o" / "judges.md").read_text() == text
     (tmp_path / "o" / "toy-wedge.json").write_text("{")
-    assert table(tmp_path / "o") == 0 and made[2:] == ["toy/wedge"], "what is broken is made again"
-    assert table(tmp_path / "o", "seed=1") == 0 and len(made) == 5, "with another seed all is made anew"
+    assert table(tmp_path / "o") == 0 and made[1:] == ["toy/wedge"], "what is broken is made again"
+    assert table(tmp_path / "o", "seed=1") == 0 and len(made) == 3, "with another seed all is made anew"
+
+
+def test_what_a_machine_does_to_one_scene_stops_no_other(toy_conf, tmp_path, monkeypatch, capsys):
+    (toy_conf / "wedge-wider.yaml").write_text(
+        "defaults: [toy/wedge@_here_, _self_]\nid: toy/wedge-wider\ncamera: {view_height: 0.4}\n"
+    )
+
+    def broken(values, scene):
+        raise InfrastructureError(f"the encoder of {scene.id} failed")
+
+    monkeypatch.setattr(control_table, "judge_scene", broken)
+    assert table(tmp_path / "o") == 3
+    text = (tmp_path / "o" / "judges.md").read_text()
+    assert "the encoder of toy/wedge failed" in text and "the encoder of toy/wedge-wider failed" in text
 
 
 def test_clips_of_outcomes_that_never_come_go_to_the_others(toy_conf):
     """A push that is always to the right: all eight clips are of that side, and the other is named."""
     always = "scene.device.random.release_x={dist: norm, loc: 0.05, scale: 1e-3}"
     scene = load_scene("toy/wedge", [always])
-    wishes, never = control_table._wishes(scene, {"seed": 0, "k": 8, "limit": 64, "nulls": 8}, None)
+    wishes, never = control_table._wishes(scene, {"seed": 0, "k": 8, "limit": 64, "nulls": 8})
     clean = [wish for wish in wishes if not wish.kind]
     assert [wish.truth for wish in clean] == ["right"] * 8 and never == ["left"]
     assert len({wish.index for wish in wishes}) == len(wishes), "no rollout is used twice"
