@@ -2,11 +2,13 @@
 #   make demo      the whole story on one page        make test      lint, types and the fast tests
 #   make nightly   the long statistical tests         make lint      lint and types alone
 #   make references, make benchmarks, make judges     write docs/references.md, docs/performance.md, docs/judges.md
+#   EVIDENCE_SECONDS=n  a check's seconds in `make references`, which goes on from what earlier calls have run.
 #   PYTHON=/path/to/python3.11 chooses the interpreter, VENV=folder the environment, WORKERS=n the test processes.
 VENV ?= .venv
 PYTHON ?= python3.11
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+EVIDENCE_SECONDS ?= 12
 WORKERS ?= $(shell $(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0)))' 2>/dev/null || echo 1)
 
 .PHONY: demo test nightly references benchmarks judges lint setup
@@ -23,7 +25,7 @@ nightly: setup
 	$(BIN)/python -m pytest -q -n $(WORKERS) tests/refcheck/test_vlm.py tests/refcheck/test_evaluate.py tests/simulators/test_photoreal.py
 
 references: setup
-	$(BIN)/quincunx verify scenes='*' budget=300000 seconds=240 evidence=2000 evidence_seconds=12 out=out/references overwrite=true
+	$(BIN)/quincunx verify scenes='*' budget=300000 seconds=240 evidence=aim evidence_seconds=$(EVIDENCE_SECONDS) out=out/references overwrite=true
 	cp out/references/references.md docs/references.md
 
 benchmarks: setup

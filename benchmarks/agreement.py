@@ -2,8 +2,9 @@
 
     python -m benchmarks.agreement keep=FOLDER [out=docs/agreement.md] [only=pawbench/A-01,...] [n=20000] [seconds=420]
 
-The contact laws are matched as far as each device's docstring says; steps are the scene's own. An engine's rollouts go to
-`keep` a thousand at a time, so that what was run stays, and a run that was ended goes on. `seconds` ends a scene's run early.
+The contact laws are matched as far as each device's docstring says; steps are the scene's own. n is by default what the
+scene's aim needs (`refcheck.evidence.aim_of`). An engine's rollouts go to `keep` as they come, so that what was run stays, and
+a run that was ended goes on. `seconds` ends a scene's run early.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.__main__ import publish, table
-from refcheck.evidence import described, paired_distance
+from refcheck.evidence import aim_of, described, paired_distance
 from scenes.load import load_scene
 from scenes.scene import Scene
 from simulators.device import NULL_REASONS, Integrator, State
@@ -24,19 +25,30 @@ from simulators.engines.loop import physics_digest, run
 
 SCENES = (
     "pawbench/A-01",
+    "pawbench/A-10",
     "pawbench/A-02",
     "pawbench/A21",
     "calibench/dice",
+    "pawbench/A-03",
     "pawbench/A-05",
+    "pawbench/A-06",
     "pawbench/A-07",
     "pawbench/A-08",
+    "pawbench/A-09",
     "pawbench/A17",
     "pawbench/A22",
     "calibench/ball",
     "calibench/galton_board",
+    "calibench/galton_board_real",
     "calibench/pendulum",
+    "calibench/roulette",
+    "pawbench/A16",
+    "pawbench/A18",
+    "pawbench/A-13",
+    "pawbench/A19",
+    "calibench/lottery",
 )
-PART = 1000  # rollouts
+PART = 250  # rollouts
 RECORDED, FRAMES = 200, 600.0  # rollouts whose impacts are counted; frames a second
 JUMP = 0.1  # m/s: what counts as an impact
 HEAD = """# Kernels beside engines
@@ -81,7 +93,7 @@ def row(scene: Scene, n: int, keep: Path, seconds: float) -> tuple[str, ...]:
     ours, theirs = scene.integrators[:2]
     b = ends(scene, theirs, n, keep, seconds)
     a = ends(scene, ours, len(b), keep, np.inf)
-    kinds = [x[:, 0].astype(np.int64) for x in (a, b)]
+    kinds = a[:, 0].astype(np.int64), b[:, 0].astype(np.int64)
     tvd, lower, upper = paired_distance(*kinds, len(scene.outcomes) + len(NULL_REASONS) - 1, 0.01)
     alike = np.mean(kinds[0] == kinds[1])
     longer = "-" if np.all(np.isnan(b[:, 1])) else f"{np.nanmean(a[:, 1]) / np.nanmean(b[:, 1]) - 1.0:+.1%}"
@@ -98,10 +110,12 @@ def main(arguments: list[str]) -> int:
         return 2
     keep = Path(given["keep"])
     keep.mkdir(parents=True, exist_ok=True)
-    n, seconds = int(given.get("n", "20000")), float(given.get("seconds", "inf"))
+    seconds = float(given.get("seconds", "inf"))
     rows = []
     for scene_id in given["only"].split(",") if "only" in given else SCENES:
-        rows.append(row(load_scene(scene_id), n, keep, seconds))
+        scene = load_scene(scene_id)
+        n = int(given["n"]) if "n" in given else aim_of(scene.integrators[0].name).n
+        rows.append(row(scene, n, keep, seconds))
         print("  ".join(rows[-1]), file=sys.stderr, flush=True)
     header = ("scene", "kernel", "engine", "n", "TVD", "99 % each way", "alike", "rests later by", "impacts more by")
     publish([HEAD, "", *table(header, rows)], given)

@@ -13,16 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from refcheck import depth_tables
-from refcheck.evidence import NOT_YET, evidence_of
+from refcheck.evidence import NOT_YET, aim_of, evidence_of
 from refcheck.inference import PValue
 from scenes.scene import Scene
 
 if TYPE_CHECKING:
     from refcheck.verify import Certificate
-
-AIMS = {"roulette_kernel": 0.10, "top_kernel": 0.10, "piles": 0.10}
-"""How far apart two integrators may be shown to be at most, by the first one's name: chaotic motion in space, slow to run."""
-AIM = 0.03  # for all others
 
 STYLES = {"holds": "green", "fails": "red", "undecided": "yellow", "consistent (assumption)": "cyan"}
 
@@ -110,7 +106,7 @@ def agreement(some: Sequence[Certificate], scenes: Sequence[Scene]) -> list[str]
         check = one.evidence.second_integrator
         if check.upper is None or check.lower is None or check.alike is None:
             continue
-        aim = AIMS.get(one.engine.name, AIM)
+        aim = aim_of(one.engine.name).distance
         met = "yes" if check.upper <= aim else "no" if check.lower > aim else "open at this n"
         names = f"{one.engine.name}, {scene.integrators[1].name}"
         rows.append(

@@ -29,6 +29,44 @@ from simulators.execute import Pool, run_range
 
 NOT_YET = "not yet"
 KEEP_EVERY = 20.0  # s: an interrupted run loses no more than this
+MOST = 10**8  # rollouts of a check
+
+
+@dataclass(frozen=True)
+class Aim:
+    """How far apart two integrators of a scene may be shown to be at most, and the rollouts that can show it."""
+
+    distance: float
+    n: int
+
+
+AIM = Aim(0.03, 20_000)
+CHAOTIC_AIM = Aim(0.10, 2_000)  # chaotic motion in space, slow to run
+CHAOTIC = ("roulette_kernel", "top_kernel", "piles")  # the first integrator's name
+
+
+def aim_of(integrator: str) -> Aim:
+    """Return the aim of scenes that the integrator of this name runs first."""
+    return CHAOTIC_AIM if integrator in CHAOTIC else AIM
+
+
+def asked_rollouts(word: str) -> int | None:
+    """Return what evidence= asks for: rollouts of each check, or None for as many as each scene's `Aim`. Raises ValueError."""
+    if word == "aim":
+        return None
+    n = int(word)
+    if not 0 <= n <= MOST:
+        raise ValueError(word)
+    return n
+
+
+def wrong_evidence(word: str) -> list[str]:
+    """Return what is wrong with the word evidence= was given."""
+    try:
+        asked_rollouts(word)
+    except ValueError:
+        return [f"evidence={word!r}: must be a whole number from 0 to {MOST:,}, or 'aim', for as many as each scene needs"]
+    return []
 
 
 @dataclass(frozen=True)
@@ -134,7 +172,7 @@ class Gatherer:
 
     def __init__(
         self,
-        n: int,
+        n: int | None,
         seed: int = 0,
         alpha: float = 0.01,
         *,
@@ -142,7 +180,10 @@ class Gatherer:
         pool: Pool | None = None,
         folder: Path | None = None,
     ) -> None:
-        """Gather over rollouts 0 to `n`, for at most `seconds` [s] each; `folder` keeps what was run, to go on from."""
+        """Gather over rollouts 0 to `n` (None: to each scene's `Aim`), for at most `seconds` [s] each.
+
+        `folder` keeps what was run, to go on from.
+        """
         self.n, self.seed, self.alpha, self.seconds, self.pool, self.folder = n, seed, alpha, seconds, pool, folder
         self._seen: dict[str, NDArray[np.int64]] = {}
 
@@ -197,16 +238,17 @@ class Gatherer:
         )
 
     def _classes(self, scene: Scene, integrator: Integrator, seed: int | None = None) -> NDArray[np.int64]:
-        """Return outcome or null class of rollouts 0 to n, or of as many as the time allows."""
+        """Return outcome or null class of the rollouts asked for, from 0, or of as many as the time allows."""
         seed = self.seed if seed is None else seed
         described = repr((physics_digest(scene.device, integrator), scene.outcomes, scene.outcome_of_fact, scene.stream, seed))
         key = hashlib.blake2b(described.encode(), digest_size=8).hexdigest()
         if key not in self._seen:
             end = math.inf if self.seconds is None else time.monotonic() + self.seconds
+            n = aim_of(scene.integrators[0].name).n if self.n is None else self.n
             parts = [self._kept(key, _classes_of(scene))]
             kept, stored = len(parts[0]), time.monotonic()
-            stream = run_range(integrator, scene.device, seed, scene.stream, kept, self.n, self.pool)
-            for part in stream if kept < self.n else ():
+            stream = run_range(integrator, scene.device, seed, scene.stream, kept, n, self.pool)
+            for part in stream if kept < n else ():
                 outcome = scene.outcome(part.fact).astype(np.int64)
                 parts.append(np.where(outcome >= 0, outcome, len(scene.outcomes) - 1 + part.null))
                 now = time.monotonic()
@@ -218,7 +260,7 @@ class Gatherer:
             stream.close()  # type: ignore[attr-defined]
             if len(parts) > 1:
                 self._keep(key, parts)
-            self._seen[key] = np.concatenate(parts)[: self.n]
+            self._seen[key] = np.concatenate(parts)[:n]
         return self._seen[key]
 
     def _file(self, key: str) -> Path | None:

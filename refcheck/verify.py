@@ -18,7 +18,7 @@ from numpy.random import Generator, Philox
 from refcheck import certificate_tables as tables
 from refcheck import depth_tables, range_tables
 from refcheck.command import COMPLETED, NOT_MET, Answer, Option, Request, UserError
-from refcheck.evidence import Evidence, Gatherer
+from refcheck.evidence import Evidence, Gatherer, asked_rollouts, wrong_evidence
 from refcheck.inference import PValue, p_value
 from refcheck.missing import NullBounds, null_bounds
 from refcheck.output import atomic, to_json
@@ -47,7 +47,12 @@ OPTIONS = (
     Option("seconds", "float", None, "most seconds a scene; then it is undecided (and depends on the machine)", low=0.1),
     Option("seed", "int", 0, "seed of the launches", low=0, high=2**64 - 1),
     *RUNNING,
-    Option("evidence", "int", 0, "rollouts of each check: second integrator, half the step, knock-out", low=0, high=10**8),
+    Option(
+        "evidence",
+        "str",
+        "0",
+        "rollouts of each check: second integrator, half the step, knock-out; `aim`: what each scene needs",
+    ),
     Option("evidence_seconds", "float", None, "most seconds of each such check (it then depends on the machine)", low=0.1),
     Option(
         "predict", "int", 0, "rollouts from which to learn how much launch and frame 0 tell of the outcome", low=0, high=10**6
@@ -261,14 +266,14 @@ def _certificate(
 
 
 def mistakes(values: Mapping[str, Any], scenes: Sequence[str], overrides: Sequence[str]) -> list[str]:
-    """Return what is wrong with epsilon= before anything is run."""
-    return wrong_epsilon(values["epsilon"])
+    """Return what is wrong with epsilon= and evidence= before anything is run."""
+    return wrong_epsilon(values["epsilon"]) + wrong_evidence(values["evidence"])
 
 
 def run(request: Request) -> Answer:
     """Certify every scene asked for, one after the other on shared workers. Raises `UserError`, `InfrastructureError`."""
     values = dict(request.values)
-    further, further_seconds = values.pop("evidence"), values.pop("evidence_seconds")
+    further, further_seconds = asked_rollouts(values.pop("evidence")), values.pop("evidence_seconds")
     places, each = values.pop("range"), values.pop("range_n")
     rarely = values.pop("rare")
     required, running = values.pop("require"), {option.name: values.pop(option.name) for option in RUNNING}
@@ -285,7 +290,7 @@ def run(request: Request) -> Answer:
         for scene in loaded:
             with request.progress(f"verify {scene.id}") as advance:
                 one = certify(scene, pool=pool, advance=advance, **values)
-            if further:
+            if further != 0:
                 one = replace(one, evidence=gatherer.gather(scene, request.overrides))
                 one = replace(one, supports=supports(one, scene.q()))
             certificates.append(one)

@@ -40,6 +40,26 @@ def test_a_knock_out_moves_the_outcomes_by_what_theory_says(with_knock_out):
     assert sum(check.shares.values()) == pytest.approx(1.0)
 
 
+def test_by_its_aim_a_scene_has_as_many_rollouts_as_can_meet_it(toy_conf, tmp_path, monkeypatch):
+    monkeypatch.setattr(evidence, "AIM", evidence.Aim(0.03, 1200))
+    scene = load_scene("toy/wedge")
+    assert Gatherer(None).gather(scene).step_halving.n == 1200
+    monkeypatch.setattr(evidence, "CHAOTIC", ("closed",))
+    monkeypatch.setattr(evidence, "CHAOTIC_AIM", evidence.Aim(0.10, 700))
+    assert Gatherer(None).gather(scene).step_halving.n == 700
+    words = ["verify", "scene=toy/wedge", "epsilon=.3", "evidence=aim", "workers=1", f"out={tmp_path / 'out'}"]
+    assert app.main(words) == 0
+    held = json.loads((tmp_path / "out" / "result.json").read_text())["certificates"][0]
+    assert held["evidence"]["step_halving"]["n"] == 700
+
+
+@pytest.mark.parametrize("word", ["many", "-1", "1e4", "200000000"])
+def test_evidence_is_a_number_or_aim(toy_conf, word, capsys):
+    assert app.main(["verify", "scene=toy/wedge", f"evidence={word}"]) == 2
+    told = capsys.readouterr().err
+    assert f"evidence='{word}'" in told and "'aim'" in told
+
+
 def test_half_the_step_of_an_exact_engine_changes_nothing(with_knock_out):
     check = Gatherer(500).gather(with_knock_out).step_halving
     assert (check.tvd, check.lower, check.alike) == (0.0, 0.0, 1.0) and check.upper < 0.011
