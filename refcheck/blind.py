@@ -100,6 +100,7 @@ class Opened:
     null: str = ""
     confidence: float = float("nan")
     latency: float = float("nan")
+    cost: float = float("nan")
     trust: Mapping[str, str] | None = None
     failure: str | None = None
     votes: tuple[str | None, ...] = field(default=())
@@ -311,6 +312,7 @@ class _Said:
     null: str = ""
     confidence: float = float("nan")
     latency: float = float("nan")
+    cost: float = float("nan")
     trust: dict[str, str] | None = None
     failure: str | None = None
     votes: tuple[str | None, ...] = ()
@@ -343,7 +345,9 @@ def _from_checkpoint(path: Path, key: Key) -> dict[tuple[str, int], _Said]:
             continue
         told = entry.reading or {}
         null = str(told.get("null") or "unread") if entry.row.observation == "null_observation" else ""
-        numbers = {name: float(told[name]) for name in ("confidence", "latency") if isinstance(told.get(name), int | float)}
+        numbers = {
+            name: float(told[name]) for name in ("confidence", "latency", "cost") if isinstance(told.get(name), int | float)
+        }
         votes = tuple(told.get("votes") or ())
         failure = (entry.message or entry.row.failure_code) if entry.failed else None
         slot = (entry.scene_id, entry.repeat_index)

@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from refcheck.blind import MODEL, Key, name_of, path_of
 from refcheck.clips import plain, source_of
 from refcheck.command import UserError
-from refcheck.evaluate_judges import REPLIES, endpoint_settings
+from refcheck.evaluate_judges import REPLIES, SINGLE, endpoint_settings, judges_asked, weights_of
 from refcheck.evaluate_run import BROKEN, CHECKPOINT, Entry, row_lines
 from refcheck.judges import Failure, Judge, read_all
 from refcheck.judges.noisy import NoisyJudge
@@ -30,7 +33,7 @@ from scenes.scene import Scene
 from simulators.execute import Pool
 from simulators.video import ClipError
 
-JUDGES = ("trained", "vlm", "state", "noisy")
+JUDGES = (*SINGLE, "ensemble")
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,9 @@ def judge_for(
     values: Mapping[str, Any], scene: Scene, stack: ExitStack, out: Path | None, pool: Pool | None, progress: Callable[..., Any]
 ) -> Asked:
     """Return the judge that `values` ask for, made ready for a scene. Raises `UserError` where it cannot be."""
+    if values["judge"] == "ensemble":
+        of = {kind: judge_for({**values, "judge": kind}, scene, stack, out, pool, progress) for kind in judges_asked(values)}
+        return _together(of, scene, weights_of(name_of(scene.id), scene.outcomes, values))
     if values["judge"] == "state":
         return Asked("state", {}, Oracle.of, Oracle.of)
     if values["judge"] == "noisy":
@@ -92,6 +98,23 @@ def judge_for(
     told = {"version": judge.version, "stream": scene.stream + TRAINING, "per_outcome": values["per_outcome"]}
     told |= {"threshold": judge.threshold, **plain(judge.training)}
     return Asked("trained", told, lambda key: judge, lambda key: judge)
+
+
+def _together(of: Mapping[str, Asked], scene: Scene, weights: tuple[NDArray[np.float64], ...]) -> Asked:
+    """Return an ensemble: each of its judges is asked in its own way."""
+    from refcheck.judges.ensemble import EnsembleJudge
+
+    def together(judges: Callable[[Asked], Callable[[Key], Judge]]) -> Callable[[Key], Judge]:
+        return lambda key: EnsembleJudge(tuple(judges(one)(key) for one in of.values()), scene.outcomes, weights)
+
+    reordered = together(lambda one: one.reordered or one.of) if any(one.reordered for one in of.values()) else None
+    told = {"of": {kind: one.described for kind, one in of.items()}, "weighed": bool(weights)}
+    calls = any(one.calls for one in of.values())
+    cost = {kind: one.cost for kind, one in of.items() if one.calls}
+    return Asked(
+        "ensemble", told, together(lambda one: one.of), together(lambda one: one.again), reordered, calls,
+        lambda: next((one() for one in cost.values()), {}),
+    )  # fmt: skip
 
 
 def _errors(path: Path, scene: Scene) -> dict[str, dict[str, float]]:

@@ -260,6 +260,7 @@ def report(outcomes: Sequence[str], q: FloatArray | None, opened: Sequence[Opene
     rows = by_outcome(outcomes, table)
     hidden = [row for kind, row in kinds.items() if kind in WITHOUT_OUTCOME]
     waits = [one.latency for one in opened if np.isfinite(one.latency)]
+    spent = [one.cost for one in opened if np.isfinite(one.cost)]
     told: dict[str, Any] = {
         "right": right,
         "lower": lower_bound(right, answered) if answered else None,
@@ -269,6 +270,7 @@ def report(outcomes: Sequence[str], q: FloatArray | None, opened: Sequence[Opene
         "hidden": {"clips": sum(row["clips"] for row in hidden), "answered": sum(row["answered"] for row in hidden)},
         "false_alarms": false_alarms(opened),
         "latency": float(np.mean(waits)) if waits else None,
+        "cost": {"clips": len(spent), "dollars": float(np.sum(spent))} if spent else None,
         "usable": usable,
         "against": against,
         "stack": None,

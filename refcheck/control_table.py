@@ -26,6 +26,7 @@ from refcheck.control_clips import Recipe, Wish, make
 from refcheck.control_judges import judge_for
 from refcheck.control_sets import draw_labels, fill
 from refcheck.damage import KINDS, WITHOUT_OUTCOME, find_nulls
+from refcheck.evaluate_judges import judges_asked
 from refcheck.filming import FPS, Film
 from refcheck.output import atomic, plain, to_json
 from refcheck.running import pool_of, run_by
@@ -57,7 +58,7 @@ def run(request: Request) -> Answer:
     """Judge every scene asked for. Raises `UserError` without `out=`; status 3 where a scene could not be judged."""
     if request.out is None:
         raise UserError("out= is missing: suite=table keeps every scene's file there, and goes on where it stopped")
-    if request.values["judge"] == "vlm":
+    if "vlm" in judges_asked(request.values):
         raise UserError("suite=table draws what the trained judge reads, an opening and an end: give judge=trained or state")
     rows, tasks, seen = dict[str, dict[str, Any]](), list[_Task](), dict[str, str]()
     for id in request.scenes:
@@ -89,7 +90,7 @@ def run(request: Request) -> Answer:
 
 def judge_source(kind: str) -> str:
     """Return the digest of the judge's own code: what another version of it said is no reading of this one."""
-    if kind != "trained":
+    if kind not in ("trained", "ensemble"):
         return ""
     from refcheck.judges import trained
 
@@ -101,7 +102,7 @@ def settings_of(scene: Scene, values: Mapping[str, Any]) -> str:
     """Return the digest of all that a row depends on."""
     whole = {
         "version": VERSION,
-        "judge": [values["judge"], judge_source(values["judge"]), values["per_outcome"]],
+        "judge": [values["judge"], judge_source(values["judge"]), values["per_outcome"], values["of"], values["weights"]],
         "physics": physics_digest(scene.device, scene.integrator),
         "picture": repr((scene.camera, scene.light, scene.renderer)),
         "outcomes": scene.outcomes,

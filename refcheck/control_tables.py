@@ -35,7 +35,9 @@ def tables(result: Mapping[str, Any]) -> tuple[Any, ...]:
         if order := noise["label_order"]:
             lines.append(f"Labels in another order: {order['differ']} of {order['clips']} readings differ.")
     if cost := result["cost"]:
-        lines.append(f"Cost: {cost['requests']} requests, ${cost['dollars']:.4f}.")
+        each = result["report"]["cost"]
+        a_clip = f"; ${each['dollars'] / each['clips']:.4f} a clip" if each else ""
+        lines.append(f"Cost: {cost['requests']} requests, ${cost['dollars']:.4f}{a_clip}.")
     if result["infrastructure_failures"]:
         lines.append(f"{result['infrastructure_failures']} clips could not be put before the judge; they are in no figure.")
     found: list[Any] = [shown, "\n".join(lines)]

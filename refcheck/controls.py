@@ -26,7 +26,7 @@ from refcheck.control_clips import SWEEPS, Like, Recipe, make, swept
 from refcheck.control_judges import JUDGES, judge_for
 from refcheck.control_sets import SETS
 from refcheck.control_tables import report_tables, tables
-from refcheck.evaluate_judges import endpoint_settings
+from refcheck.evaluate_judges import endpoint_settings, judge_problems, judges_asked
 from refcheck.filming import Film
 from refcheck.running import RUNNING, pool_of, run_by
 from scenes.catalog import scene_ids
@@ -40,7 +40,7 @@ from simulators.video import contact_sheet, read_clip
 
 SUMMARY = "clips of known outcome, as the reference says or off it by a known amount, to test a judge"
 _CALLS = ("model", "base_url", "api_key_env", "protocol", "frames", "timeout", "max_tokens", "retries", "per_minute",
-          "concurrency", "price_in", "price_out", "budget", "confusion")  # fmt: skip
+          "concurrency", "price_in", "price_out", "budget", "confusion", "of", "weights")  # fmt: skip
 OPTIONS = (
     Option("k", "int", 50, "clips", low=2, high=10_000),
     Option("set", "str", "iid", "labels: as the reference says (iid, quota, balanced over outcomes), or off it (see tilt=)",
@@ -53,7 +53,7 @@ OPTIONS = (
     Option("sweep", "str", None, "the same rollouts again at other settings", choices=tuple(SWEEPS)),
     Option("look", "str", "studio", "how clips are filmed", choices=tuple(looks.LOOKS)),
     Option("like", "path", None, "a model's clip: controls get its size, rate, length, codec and bit rate"),
-    Option("judge", "str", "trained", "trained on the scene, vlm (an endpoint), state (the truth), noisy (that with errors)",
+    Option("judge", "str", "trained", "trained on the scene, vlm (an endpoint), state (the truth), noisy (errs), ensemble",
            choices=JUDGES),
     Option("again", "bool", False, "read every clip again: noise from test to retest, and of the order of labels"),
     Option("blind", "path", None, "write clips for another stack into this new folder, and judge nothing; see key="),
@@ -96,12 +96,12 @@ def mistakes(values: Mapping[str, Any], scenes: Sequence[str], overrides: Sequen
         told.append("key= is missing: the sealed truth of the clips that read= has readings of")
     if values["key"] is not None and not {"read", "blind"} & set(modes):
         told.append("key= goes with blind=, which writes it, and with read=, which opens it")
-    if values["judge"] == "vlm" and not modes:
+    if "vlm" in judges_asked(values) and not modes:
         if values["model"] is None:
             told.append("model= is missing: the judge's name at its endpoint, such as gpt-4o")
         told += endpoint_settings(values).problems()
-    if (values["judge"] == "noisy") != (values["confusion"] is not None):
-        told.append("confusion= goes with judge=noisy, which needs it, and with no other judge")
+    sealed = "the key's" if {"state", "noisy"} & set(judges_asked(values)) else None
+    told += judge_problems({**values, "truth": sealed})
     if values["like"] is not None and (values["sweep"] is not None or values["look"] != "studio"):
         told.append("like= says how clips are made: leave sweep= and look= out")
     if not modes and len(scenes) != 1:

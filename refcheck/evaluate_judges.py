@@ -76,7 +76,7 @@ def settings_of(target: Target, values: Mapping[str, Any]) -> dict[str, Any]:
     whole = {"judge": values["judge"], "item": asdict(target.item)}
     if values["judge"] != "ensemble":
         return whole | _settings(values["judge"], target, values)
-    weights = [table.tolist() for table in _weights(target, values)]
+    weights = [table.tolist() for table in weights_of(target.name, target.expected.outcomes, values)]
     return whole | {"weights": weights, "of": {kind: _settings(kind, target, values) for kind in judges_asked(values)}}
 
 
@@ -110,8 +110,6 @@ def judges_of(
     stack: ExitStack, values: Mapping[str, Any], out: Path, slots: Sequence[Slot]
 ) -> tuple[Callable[[Target], Read], Callable[[], dict[str, Any]]]:
     """Return what makes a scene's judge, and what says what was used up."""
-    from refcheck.judges.vlm import Verdict
-
     if values["judge"] != "ensemble":
         return _single(values["judge"], stack, values, out, slots)
     from refcheck.judges.ensemble import EnsembleJudge
@@ -120,17 +118,9 @@ def judges_of(
 
     def together(target: Target) -> Read:
         reads = {kind: of(target) for kind, (of, _) in members.items()}
-        judge = EnsembleJudge(tuple(_Named(kind) for kind in reads), target.expected.outcomes, tuple(_weights(target, values)))
-
-        def read(path: Path) -> Verdict:
-            said = {kind: one(path) for kind, one in reads.items()}
-            audited = next((verdict for verdict in said.values() if verdict.trust or verdict.trust_failure), None)
-            reading = judge.together([verdict.reading for verdict in said.values()])
-            if audited is None:
-                return Verdict(reading)
-            return Verdict(reading, audited.trust, audited.trust_failure, audited.clip)
-
-        return read
+        outcomes = target.expected.outcomes
+        judge = EnsembleJudge(tuple(_Named(kind) for kind in reads), outcomes, weights_of(target.name, outcomes, values))
+        return lambda path: judge.verdict([one(path) for one in reads.values()])
 
     return together, lambda: {kind: used for kind, (_, spent) in members.items() if (used := spent())}
 
@@ -200,19 +190,19 @@ def _single(
     return trained, lambda: {}
 
 
-def _weights(target: Target, values: Mapping[str, Any]) -> list[NDArray[np.float64]]:
+def weights_of(name: str, outcomes: tuple[str, ...], values: Mapping[str, Any]) -> tuple[NDArray[np.float64], ...]:
     """Return what `controls` measured of each member on this scene; nothing where votes are not weighed. Raises `UserError`."""
     if values["weights"] is None:
-        return []
+        return ()
     found = []
     for kind in judges_asked(values):
         path = Path(values["weights"]) / kind
         measured, _ = read_controls(path)
-        held = [one for one in measured.values() if target.name in (one.scene, one.scene.rpartition("/")[2])]
+        held = [one for one in measured.values() if name in (one.scene, one.scene.rpartition("/")[2])]
         if not held or held[0].judge != kind:
-            raise UserError(f"weights={values['weights']}: {path} holds no result of `controls` for {kind} on {target.name}")
-        found.append(np.array(held[0].ordered(target.expected.outcomes), float))
-    return found
+            raise UserError(f"weights={values['weights']}: {path} holds no result of `controls` for {kind} on {name}")
+        found.append(np.asarray(held[0].ordered(outcomes), np.float64))
+    return tuple(found)
 
 
 def _confusion(path: Path, target: Target) -> dict[str, dict[str, float]]:

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
@@ -79,11 +80,15 @@ class Settings:
 
 @dataclass(frozen=True)
 class Completion:
-    """What came back: the text, whether it is all of it, and how many seconds it took, waiting and retries included."""
+    """What came back: the text, whether it is all of it, how many seconds it took, waiting and retries included, and `cost`.
+
+    `cost` is in dollars, NaN where no price was given or the endpoint counted no tokens.
+    """
 
     text: str
     complete: bool
     latency: float
+    cost: float = nan
 
 
 class _Message(Strict):
@@ -141,11 +146,9 @@ class Endpoint:
                 told = _Envelope.model_validate(parse_json(text))
             except (ValueError, ValidationError):
                 continue
-            self._count(told.usage)
-            choice = told.choices[0]
-            return Completion(
-                self.redact(choice.message.content or ""), choice.finish_reason in ("stop", None), time.monotonic() - begun
-            )
+            cost, choice = self._count(told.usage), told.choices[0]
+            whole = choice.finish_reason in ("stop", None)
+            return Completion(self.redact(choice.message.content or ""), whole, time.monotonic() - begun, cost)
         raise CallError("malformed_response", f"no completion, but {self.redact(text)[:200]!a}")
 
     def _post(self, messages: Sequence[Message]) -> str:
@@ -176,13 +179,16 @@ class Endpoint:
         if budget is not None and self.spent >= budget:
             raise CallError("budget", f"${self.spent:.2f} of budget={budget:g} are spent")
 
-    def _count(self, usage: _Usage | None) -> None:
+    def _count(self, usage: _Usage | None) -> float:
+        """Add tokens up, and return what they cost [$]; NaN where that is not known."""
         with self._lock:
             if usage is None:
                 self.unpriced += 1
-            else:
-                self.input_tokens += usage.prompt_tokens
-                self.output_tokens += usage.completion_tokens
+                return nan
+            self.input_tokens += usage.prompt_tokens
+            self.output_tokens += usage.completion_tokens
+        priced = self.settings.price_in or self.settings.price_out
+        return self.settings.cost(usage.prompt_tokens, usage.completion_tokens) if priced else nan
 
     def wait_for_turn(self) -> None:
         """Return when the next request may go out; requests are `per_minute` apart, whichever thread makes them."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
-from math import fsum, nan
+from math import fsum, isnan, nan
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import cohen_kappa_score
 
 from refcheck.judges import Judge
+from refcheck.judges.vlm import Verdict
 from refcheck.tally import Reading
 
 PRIOR = 0.5  # added to every cell of a measured confusion (Jeffreys): a judge never seen to err is not thought infallible
@@ -50,13 +51,21 @@ class EnsembleJudge:
 
     def read(self, path: Path) -> Reading:
         """Return what the judges say together. Raises what one of them raises: a judge that fails casts no vote for null."""
-        said = [judge.read(path) for judge in self.judges]
-        return self.together(said)
+        return self.judge(path).reading
+
+    def judge(self, path: Path) -> Verdict:
+        """Return the reading, and the trust audit of the first judge that has one. Raises as `read`."""
+        return self.verdict([_asked(judge, path) for judge in self.judges])
+
+    def verdict(self, said: Sequence[Verdict]) -> Verdict:
+        """Return one verdict of several, one a judge in order."""
+        audited = next((one for one in said if one.trust or one.trust_failure), Verdict(said[0].reading))
+        return replace(audited, reading=self.together([one.reading for one in said]))
 
     def together(self, said: Sequence[Reading]) -> Reading:
         """Return one reading of several, one a judge in order."""
         votes = tuple(one.outcome for one in said)
-        latency, cost = fsum(one.latency for one in said), fsum(one.cost for one in said)
+        latency, cost = fsum(one.latency for one in said), cost_of(said)
         if not self.confusions:
             answer, count = Counter(votes).most_common(1)[0]
             if answer is not None and 2 * count > len(votes):
@@ -78,6 +87,17 @@ class EnsembleJudge:
             log += np.log(rates[:, column] / rates.sum(axis=1))
         weight = np.exp(log - log.max())
         return weight / weight.sum()
+
+
+def _asked(judge: Judge, path: Path) -> Verdict:
+    audit = getattr(judge, "judge", None)
+    return audit(path) if callable(audit) else Verdict(judge.read(path))
+
+
+def cost_of(said: Sequence[Reading]) -> float:
+    """Return what readings cost together [$]: of those whose cost is known, NaN where none is."""
+    known = [one.cost for one in said if not isnan(one.cost)]
+    return fsum(known) if known else nan
 
 
 def _reason(said: Sequence[Reading]) -> str:

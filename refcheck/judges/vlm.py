@@ -13,7 +13,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -34,6 +34,7 @@ from simulators.video import ClipError, ClipInfo, clip_info, evenly_spaced, read
 Protocol = Literal["pawbench", "calibench"]
 Frames = Literal["eight", "rate"]
 Reply = TypeVar("Reply")
+Asked = tuple[Reply, float, float]  # a reply, the seconds it took, and the dollars
 EDGE, QUALITY = 768, 85  # px of the longest edge and JPEG's quality, as PAWBench's judge has them
 EIGHT, PER_SECOND, VOTES = 8, 2.0, 3
 NULL = {rubrics.NOT_READABLE: "unreadable", rubrics.OUT_OF_SCHEMA: "out_of_schema"}
@@ -174,9 +175,10 @@ class VlmJudge:
         images, told, info = evidence(path, self.source, self.frames)
         reading = _voted([self._readout(clip, images, told, "readout")])
         try:
-            said, _ = self._ask(clip, images, "trust", rubrics.trust_prompt(self.item, told), rubrics.parse_trust)
+            said, _, cost = self._ask(clip, images, "trust", rubrics.trust_prompt(self.item, told), rubrics.parse_trust)
         except CallError as error:
             return Verdict(reading, trust_failure=error.code, clip=info)
+        reading = replace(reading, cost=reading.cost + cost)  # what asking about the clip took, both calls
         return Verdict(reading, {"status": said.status, **{axis: getattr(said, axis) for axis in rubrics.AXES}}, clip=info)
 
     def order(self, clip: str, call: str) -> tuple[str, ...]:
@@ -184,29 +186,29 @@ class VlmJudge:
         draws = generator(self.seed, f"labels/{self.item.scene_id}/{clip}", call, 0, VALUES)
         return tuple(self.item.outcomes[k] for k in draws.permutation(len(self.item.outcomes)))
 
-    def _readout(self, clip: str, images: Sequence[bytes], told: str, call: str) -> tuple[rubrics.Readout, float]:
+    def _readout(self, clip: str, images: Sequence[bytes], told: str, call: str) -> Asked[rubrics.Readout]:
         prompt = rubrics.readout_prompt(self.item, self.order(clip, call), told)
         return self._ask(clip, images, call, prompt, rubrics.parse_readout)
 
     def _ask(
         self, clip: str, images: Sequence[bytes], call: str, prompt: str, parse: Callable[[str, Item], Reply]
-    ) -> tuple[Reply, float]:
-        """Return a checked reply and the seconds it took; one that cannot be used is asked for once more.
+    ) -> Asked[Reply]:
+        """Return a checked reply, the seconds it took and the dollars; one that cannot be used is asked for once more.
 
         Raises `CallError`.
         """
         key = self._key(clip, images, call, prompt)
         kept = self.replies.get(key)
         if kept is not None:
-            return parse(kept, self.item), 0.0
+            return parse(kept, self.item), 0.0, 0.0
         messages: list[Message] = [
             {"role": "system", "content": rubrics.SYSTEM},
             {"role": "user", "content": _content(prompt, images)},
         ]
-        latency, problem = 0.0, ""
+        latency, cost, problem = 0.0, 0.0, ""
         for _ in range(2):
             said = self.endpoint.complete(messages)
-            latency += said.latency
+            latency, cost = latency + said.latency, cost + said.cost
             try:
                 if not said.complete:
                     raise ValueError("it was cut off before its end")
@@ -220,7 +222,7 @@ class VlmJudge:
                 ]
                 continue
             self.replies.put(key, said.text, {"scene_id": self.item.scene_id, "clip": clip, "call": call})
-            return reply, latency
+            return reply, latency, cost
         raise CallError("malformed_reply", f"{call}, asked twice: {problem[:300]}")
 
     def _key(self, clip: str, images: Sequence[bytes], call: str, prompt: str) -> str:
@@ -246,17 +248,17 @@ def _content(prompt: str, images: Sequence[bytes]) -> list[dict[str, Any]]:
     return [*({"type": "image_url", "image_url": {"url": url}} for url in urls), {"type": "text", "text": prompt}]
 
 
-def _voted(replies: Sequence[tuple[rubrics.Readout, float]]) -> Reading:
+def _voted(replies: Sequence[Asked[rubrics.Readout]]) -> Reading:
     """Return what most calls say, a null being a vote; its reason is that of most nulls, the first where they are even."""
-    votes = [said.outcome_label for said, _ in replies]
-    latency = sum(seconds for _, seconds in replies)
+    votes = [said.outcome_label for said, _, _ in replies]
+    latency, cost = sum(seconds for _, seconds, _ in replies), sum(dollars for _, _, dollars in replies)
     labels = sorted({vote for vote in votes if vote is not None})
     answer = decided([None if vote is None else labels.index(vote) for vote in votes])
     if answer is not None:
-        return Reading(labels[answer], votes=tuple(votes), latency=latency)
-    reasons = [NULL[said.outcome_in_schema] for said, _ in replies if said.outcome_label is None]
+        return Reading(labels[answer], votes=tuple(votes), latency=latency, cost=cost)
+    reasons = [NULL[said.outcome_in_schema] for said, _, _ in replies if said.outcome_label is None]
     reason = Counter(reasons).most_common(1)[0][0] if reasons else "unreadable"
-    return Reading(None, reason, votes=tuple(votes), latency=latency)
+    return Reading(None, reason, votes=tuple(votes), latency=latency, cost=cost)
 
 
 def clip_calls(protocol: str) -> int:

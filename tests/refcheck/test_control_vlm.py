@@ -53,22 +53,23 @@ def looker(monkeypatch):
     server.close()
 
 
-def controls(looker, out, *words):
-    asked = ["controls", "scene=toy/wedge", *WIDE, "k=10", "judge=vlm", "model=m", f"base_url={looker.url}", "workers=1"]
+def controls(looker, out, *words, judge=("judge=vlm",)):
+    asked = ["controls", "scene=toy/wedge", *WIDE, "k=10", *judge, "model=m", f"base_url={looker.url}", "workers=1"]
     status = app.main([*asked, "concurrency=1", "protocol=pawbench", "price_in=10", f"out={out}", *words])
     return status, json.loads((out / "result.json").read_text())
 
 
 def test_readings_false_alarms_and_cost_come_from_its_calls(toy_conf, tmp_path, looker):
     looker.alarms = 3
-    status, result = controls(looker, tmp_path / "o", "damaged=1", "kinds=vanish,no_action,blur")
+    status, result = controls(looker, tmp_path / "o", "damaged=1", "kinds=vanish,no_action")
     report = result["report"]
     assert status == 0 and result["accuracy"] == 1.0 and result["answered"] == 10
     alarms = report["false_alarms"]["alarms"] + sum(row["audit"]["distrusted"] for row in _audited(report))
     assert alarms == 3 and report["false_alarms"]["clips"] == 10
     assert report["by_kind"]["no_action"]["nulls"] == {"unreadable": 1} and report["hidden"]["answered"] == 0
-    assert result["cost"]["requests"] == 2 * 13 == len(looker.requests)
-    assert result["cost"]["dollars"] == pytest.approx(26 * 1000 * 10 / 1e6)
+    assert result["cost"]["requests"] == 2 * 12 == len(looker.requests)
+    assert result["cost"]["dollars"] == pytest.approx(24 * 1000 * 10 / 1e6)
+    assert report["cost"] == {"clips": 12, "dollars": pytest.approx(result["cost"]["dollars"])}, "every call is some clip's"
     assert KEY not in (tmp_path / "o" / "result.json").read_text()
 
 
@@ -107,3 +108,20 @@ def test_the_rubrics_ask_for_what_the_provider_answers():
     assert "means nothing: " in rubrics.readout_prompt(
         rubrics.Item("s", "a", "p", ("x", "y")), ("x", "y"), ""
     )  # what `_order` reads the labels from
+
+
+def test_an_ensemble_asks_each_of_its_judges_once_a_clip_and_pays_once(toy_conf, tmp_path, looker):
+    """The audit and the cost are the endpoint's; the majority of the two is what both say, and both are right."""
+    status, result = controls(looker, tmp_path / "o", judge=("judge=ensemble", "of=state,vlm"))
+    assert status == 0 and result["judge"]["name"] == "ensemble" and set(result["judge"]["of"]) == {"state", "vlm"}
+    assert result["accuracy"] == 1.0 and result["answered"] == 10 and result["report"]["false_alarms"]["clips"] == 10
+    assert result["cost"]["requests"] == 20 == len(looker.requests)
+    assert result["report"]["cost"] == {"clips": 10, "dollars": pytest.approx(result["cost"]["dollars"])}
+
+
+def test_an_ensemble_of_nothing_is_refused(toy_conf, tmp_path, capsys):
+    asked = ["controls", "scene=toy/wedge", "judge=ensemble", f"out={tmp_path / 'o'}"]
+    assert app.main(asked) == 2 and "an ensemble is of two or more" in capsys.readouterr().err
+    assert app.main([*asked, "of=state,vlm"]) == 2 and "model= is missing" in capsys.readouterr().err
+    assert app.main(["controls", "suite=table", "scenes=toy/*", *asked[2:], "of=state,vlm"]) == 2
+    assert "draws what the trained judge reads" in capsys.readouterr().err
