@@ -75,7 +75,7 @@ class CoinKernel:
     @property
     def version(self) -> str:
         """Changes whenever an outcome could."""
-        return "4"
+        return "5"
 
     def integrate(self, device: Device, launches: Launches, fps: float | None) -> Rollouts:
         """Run every row; with `fps` [1/s] record it. Raises `TypeError` for another device, `ValueError` for much friction."""
@@ -244,7 +244,7 @@ def _run(
                 now = time
                 while now < until:
                     began, moved = now, mode[i]
-                    taken, mode[i] = advance(s, before, after, k, moved, until - now, step, widest, damping[i])
+                    taken, mode[i] = advance(s, before, k, moved, until - now, step, widest, damping[i])
                     now = until if until - now - taken < 1e-12 else now + taken
                     while seen[i] < len(times) and times[seen[i]] <= now:
                         copy(before, after)

@@ -1,7 +1,7 @@
 """A rounded disc that flies above a plane, in closed form and compiled code: where it is, and when its rim meets the plane.
 
 It refuses to know what a contact does, or what a face is. A disc's state is a row of `NUMBERS`: pos 3, quat 4, vel 3, angular
-momentum 3, and two numbers of the contact; its constants `k` are radius and half thickness without the rounding, the rounding,
+momentum 3, eight numbers of the contact; its constants `k` are radius, half thickness (both without the rounding), rounding,
 how far the middle is from the centre of mass along the normal [m], 1/mass, 1/moment across and along [SI], restitution,
 friction, angular damping [1/s], gravity, and how uneven coin and table are: nearer to flat than that [m] across its diameter,
 a coin claps.
@@ -14,13 +14,13 @@ import math
 from simulators.compiled import borrowing
 
 CLOSE = 1e-10  # m: how near the table an impact is found
-LIFT, STEP, NUMBERS = 13, 14, 15  # of a coin's state in here, after pos 3, quat 4, vel 3 and angular momentum 3
+LIFT, STEP, TOUCH, NUMBERS = 13, 14, 15, 21  # of a coin's state in here, after pos 3, quat 4, vel 3 and angular momentum 3
 
 
 @borrowing
 def copy(source, to):
-    """Copy a coin's state; a slice's assignment costs numba as much as a contact."""
-    for i in range(NUMBERS):
+    """Copy a coin's pose and motion; a slice's assignment costs numba as much as a contact."""
+    for i in range(LIFT):
         to[i] = source[i]
 
 

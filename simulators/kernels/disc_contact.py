@@ -9,7 +9,7 @@ import math
 
 from simulators.compiled import borrowing
 from simulators.engines.loop import REST_DISTANCE
-from simulators.kernels.disc import LIFT, STEP, copy, drift, fly, meets, normal, turn
+from simulators.kernels.disc import LIFT, STEP, TOUCH, copy, drift, fly, meets, normal, turn
 
 RESTITUTION_FROM = 0.05  # m/s: an approach slower than this does not bounce, as in the Bullet engine
 FLIGHT_SHARE = 0.125  # of a step: the least that a flight is advanced by while it looks for the table
@@ -29,11 +29,11 @@ TRY_FINER = -1
 
 
 @borrowing
-def _touch(nx, ny, nz, k):
+def _touch(nx, ny, nz, scale, k):
     """Return where the rim touches: the way out from the centre on the table (x, y), and r there and upwards [m].
 
-    (nx, ny, nz) is the coin's normal. All of it lies in the upright plane through that, so that the third direction is on its
-    own: what follows is the normal's part outwards and upwards.
+    (nx, ny, nz) by `scale` is the coin's normal. All of it lies in the upright plane through that, so that the third direction
+    is on its own: what follows is the normal's part outwards and upwards.
     """
     side = 1.0 if nz >= 0.0 else -1.0
     tilt = math.sqrt(nx * nx + ny * ny)
@@ -42,34 +42,52 @@ def _touch(nx, ny, nz, k):
         ex, ey = nx * share, ny * share
     else:
         ex, ey = 1.0, 0.0
+    tilt, nz = tilt * scale, nz * scale
     out = k[3] * tilt * side + k[0] * abs(nz) - k[1] * tilt
     up = k[3] * nz - k[0] * tilt - k[1] * abs(nz) - k[2]
     return ex, ey, out, up, tilt * side, nz
 
 
 @borrowing
-def _velocity(s, k, place):
-    """Return the touching point's velocity: outwards, across (z x outwards) and upwards [m/s]."""
-    ex, ey, out, up, no, nz = place
-    lo = s[10] * ex + s[11] * ey
-    la = -s[10] * ey + s[11] * ex
-    along = (lo * no + s[12] * nz) * (k[6] - k[5])
-    wo, wa, wz = lo * k[5] + along * no, la * k[5], s[12] * k[5] + along * nz
-    # omega x r in the axes (outwards, across, upwards)
-    return s[7] * ex + s[8] * ey + wa * up, -s[7] * ey + s[8] * ex + wz * out - wo * up, s[9] - wa * out
+def _keep(s, place):
+    """Keep in a state where its rim touches: to find it anew costs a step a third of its time."""
+    for i in range(6):
+        s[TOUCH + i] = place[i]
 
 
 @borrowing
-def _strike(s, k, place, later, wanted):
-    """Strike at `place` (of `_touch`) so that the point at `later` moves up at `wanted` [m/s] at least; return how it does.
+def _moves(vx, vy, vz, lx, ly, lz, k, place):
+    """Return the touching point's velocity: outwards, across (z x outwards) and upwards [m/s].
 
+    Of a coin whose centre goes at v [m/s] and whose angular momentum is l.
+    """
+    ex, ey, out, up, no, nz = place
+    lo = lx * ex + ly * ey
+    la = -lx * ey + ly * ex
+    along = (lo * no + lz * nz) * (k[6] - k[5])
+    wo, wa, wz = lo * k[5] + along * no, la * k[5], lz * k[5] + along * nz
+    # omega x r in the axes (outwards, across, upwards)
+    return vx * ex + vy * ey + wa * up, -vx * ey + vy * ex + wz * out - wo * up, vz - wa * out
+
+
+@borrowing
+def _velocity(s, k, place):
+    """Return `_moves` of a state."""
+    return _moves(s[7], s[8], s[9], s[10], s[11], s[12], k, place)
+
+
+@borrowing
+def _struck(vx, vy, vz, lx, ly, lz, k, place, later, wanted):
+    """Strike at `place` (of `_touch`) so that the point at `later` moves up at `wanted` [m/s] at least.
+
+    Return velocity and angular momentum then (in numbers, not arrays: they stay in registers), and how fast the point rises.
     The impulse pushes, if there is one. Its friction is within Coulomb's cone and stops the sliding at `later`, or is against
     what is left of it. For a blow both are one place; for a step `later` is where the rim touches half-way through it.
     """
     ex, ey, out, up, no, nz = later
-    vo, va, vz = _velocity(s, k, later)
-    if vz >= wanted:
-        return vz
+    vo, va, rise = _moves(vx, vy, vz, lx, ly, lz, k, later)
+    if rise >= wanted:
+        return vx, vy, vz, lx, ly, lz, rise
     # Everything in the axes (outwards, across, upwards) of `later`: the impulse's arm is (ahead, aside, high).
     friction, high, turned = k[8], place[3], k[6] - k[5]
     ahead, aside = place[2] * (place[0] * ex + place[1] * ey), place[2] * (place[1] * ex - place[0] * ey)
@@ -79,7 +97,7 @@ def _strike(s, k, place, later, wanted):
     zo, zz = -high * out * k[5], k[4] + ahead * out * k[5]
     ao, az = -aside * (out * k[5] + nz * arm * turned), -aside * (up * k[5] - no * arm * turned)
     aa = k[4] + (ahead * out + high * up) * k[5] + (ahead * nz - high * no) * arm * turned
-    need = wanted - vz
+    need = wanted - rise
     share = 1.0 / (oo * zz - oz * zo)
     po, pz = (-vo * zz - need * oz) * share, (need * oo + vo * zo) * share
     pa = -(va + ao * po + az * pz) / aa
@@ -102,43 +120,58 @@ def _strike(s, k, place, later, wanted):
             if change < SLIP_CLOSE:
                 break
         po, pa = friction * pz * do, friction * pz * da
-    s[7] += (po * ex - pa * ey) * k[4]
-    s[8] += (po * ey + pa * ex) * k[4]
-    s[9] += pz * k[4]
     # r x p
     lo, la = aside * pz - high * pa, high * po - ahead * pz
-    s[10] += lo * ex - la * ey
-    s[11] += lo * ey + la * ex
-    s[12] += ahead * pa - aside * po
-    return wanted
+    return (
+        vx + (po * ex - pa * ey) * k[4],
+        vy + (po * ey + pa * ex) * k[4],
+        vz + pz * k[4],
+        lx + lo * ex - la * ey,
+        ly + lo * ey + la * ex,
+        lz + ahead * pa - aside * po,
+        wanted,
+    )
 
 
 @borrowing
-def _energy(s, k):
-    """Return the kinetic energy [J]."""
+def _strike(s, k, place, wanted):
+    """Strike a state at `place`, as `_struck`."""
+    s[7], s[8], s[9], s[10], s[11], s[12], _ = _struck(s[7], s[8], s[9], s[10], s[11], s[12], k, place, place, wanted)
+
+
+@borrowing
+def _energy(vx, vy, vz, lx, ly, lz, nx, ny, nz, k):
+    """Return the kinetic energy [J] of a coin whose normal is n."""
+    along = lx * nx + ly * ny + lz * nz
+    whole = lx * lx + ly * ly + lz * lz
+    return 0.5 * ((vx * vx + vy * vy + vz * vz) / k[4] + (whole - along * along) * k[5] + along * along * k[6])
+
+
+@borrowing
+def stand(s, k):
+    """Let the rim stay where it touches, its point coming to rest."""
     nx, ny, nz = normal(s)
-    along = s[10] * nx + s[11] * ny + s[12] * nz
-    whole = s[10] * s[10] + s[11] * s[11] + s[12] * s[12]
-    linear = s[7] * s[7] + s[8] * s[8] + s[9] * s[9]
-    return 0.5 * (linear / k[4] + (whole - along * along) * k[5] + along * along * k[6])
+    place = _touch(nx, ny, nz, 1.0, k)
+    _keep(s, place)
+    s[LIFT] = 0.0
+    _strike(s, k, place, 0.0)
 
 
 @borrowing
 def _land(s, k):
     """Let the point that meets the table bounce, or stay; return whether it stays."""
     nx, ny, nz = normal(s)
-    place = _touch(nx, ny, nz, k)
+    place = _touch(nx, ny, nz, 1.0, k)
     vz = _velocity(s, k, place)[2]
     if vz < -RESTITUTION_FROM and k[7] > 0.0:
-        _strike(s, k, place, place, -k[7] * vz)
+        _strike(s, k, place, -k[7] * vz)
         return False
-    _strike(s, k, place, place, 0.0)
-    s[LIFT] = 0.0
+    stand(s, k)
     return True
 
 
 @borrowing
-def _stay(s, before, after, k, dt, damping, finest, widest):
+def _stay(s, before, k, dt, damping, finest, widest):
     """Take one step of a coin whose rim stays on the table; return how it moves then, or TRY_FINER with nothing changed.
 
     `s[LIFT]` is the upward velocity [m/s] that the touching point needs for the point that touches next to end on the table:
@@ -148,8 +181,8 @@ def _stay(s, before, after, k, dt, damping, finest, widest):
     kept = (1.0 - 0.25 * dt * damping) / (1.0 + 0.25 * dt * damping)  # exp(-damping dt/2) to second order
     mend = max(dt, SHORTEST * finest)
     weight = 0.5 * dt * k[10]
-    nx, ny, nz = normal(s)
-    place = _touch(nx, ny, nz, k)
+    place = (s[TOUCH], s[TOUCH + 1], s[TOUCH + 2], s[TOUCH + 3], s[TOUCH + 4], s[TOUCH + 5])
+    nx, ny, nz = place[0] * place[4], place[1] * place[4], place[5]
     start = s[2] + place[3]
     half = 0.5 * dt * k[5]
     mx, my, mz = (
@@ -157,33 +190,29 @@ def _stay(s, before, after, k, dt, damping, finest, widest):
         ny + half * (s[12] * nx - s[10] * nz),
         nz + half * (s[10] * ny - s[11] * nx),
     )
-    share = 1.0 / math.sqrt(mx * mx + my * my + mz * mz)
-    halfway = _touch(mx * share, my * share, mz * share, k)
+    halfway = _touch(mx, my, mz, 1.0 / math.sqrt(mx * mx + my * my + mz * mz), k)
     if place[0] * halfway[0] + place[1] * halfway[1] < HALFWAY:
         halfway = place
+    down, ax, ay, az = s[9] - weight, kept * s[10], kept * s[11], kept * s[12]
+    limit = (1.0 + GAIN) * _energy(s[7], s[8], down, ax, ay, az, nx, ny, nz, k)
     lift = s[LIFT]
     claps = flips = held = False
     around = 0.0
     for _ in range(HOLDING_ROUNDS):
-        copy(s, before)
-        before[9] -= weight
-        for i in range(10, 13):
-            before[i] *= kept
-        energy, down = _energy(before, k), before[9]
-        rise = _strike(before, k, place, halfway, lift)
-        if _energy(before, k) > (1.0 + GAIN) * energy + (before[9] - down) / k[4] * max(lift, 0.0):
+        vx, vy, vz, lx, ly, lz, rise = _struck(s[7], s[8], down, ax, ay, az, k, place, halfway, lift)
+        if _energy(vx, vy, vz, lx, ly, lz, nx, ny, nz, k) > limit + (vz - down) / k[4] * max(lift, 0.0):
             # Pushed at one place and stopped at another, a rim that is all but flat can be driven round: one place it is.
             halfway = place
-            copy(s, before)
-            before[9] -= weight
-            for i in range(10, 13):
-                before[i] *= kept
-            rise = _strike(before, k, place, halfway, lift)
-        copy(before, after)
-        drift(after, k, dt)
-        nx, ny, nz = normal(after)
-        there = _touch(nx, ny, nz, k)
-        gap = after[2] + there[3]
+            vx, vy, vz, lx, ly, lz, rise = _struck(s[7], s[8], down, ax, ay, az, k, place, place, lift)
+        # The normal turns as `drift` turns the coin: by the quaternion (hx, hy, hz, 1), and about itself.
+        hx, hy, hz = half * lx, half * ly, half * lz
+        size = hx * hx + hy * hy + hz * hz
+        share, into = 2.0 / (1.0 + size), hx * nx + hy * ny + hz * nz
+        tx = nx + share * (hy * nz - hz * ny + hx * into - size * nx)
+        ty = ny + share * (hz * nx - hx * nz + hy * into - size * ny)
+        tz = nz + share * (hx * ny - hy * nx + hz * into - size * nz)
+        there = _touch(tx, ty, tz, 1.0, k)
+        gap = s[2] + vz * dt + there[3]
         flips = place[5] * there[5] < 0.0
         claps = not flips and _passes_flat(place, there, k[11] / (2.0 * k[0]))
         if claps or flips:  # the touching point jumps: no impulse at the old one holds the new one up
@@ -198,29 +227,33 @@ def _stay(s, before, after, k, dt, damping, finest, widest):
         if held:
             break
         lift = rise - gap / mend
-    after[9] -= weight
-    for i in range(10, 13):
-        after[i] *= kept
     speed = 0.0
     if not held:
-        speed = _velocity(after, k, there)[2]
+        speed = _moves(vx, vy, vz - weight, lx * kept, ly * kept, lz * kept, k, there)[2]
         if dt > finest and not ((claps or flips) and speed > -RESTITUTION_FROM):
             return TRY_FINER
-        after[2] -= min(gap, 0.0)
-    copy(after, s)
+    s[7], s[8], s[9], s[10], s[11], s[12] = vx, vy, vz, lx, ly, lz
+    copy(s, before)
+    drift(s, k, dt)
+    if not held:
+        s[2] -= min(gap, 0.0)
+    s[9] -= weight
+    for i in range(10, 13):
+        s[i] *= kept
+    _keep(s, there)
     s[STEP] = dt * 0.8 * widest / math.sqrt(around) if held and around > 0.16 * widest * widest else 2.0 * dt
     s[LIFT] = rise - (2.0 * gap - start) / mend if held else 0.0
     if gap > 0.0 and rise > lift:
         return FLIES
     if (claps or flips) and speed < -RESTITUTION_FROM and k[7] > 0.0:
-        _strike(s, k, there, there, -k[7] * speed)
+        _strike(s, k, there, -k[7] * speed)
         return FLIES
     if claps:
-        _strike(s, k, there, there, 0.0)
+        _strike(s, k, there, 0.0)
         lay(s, k)
         return LIES
     if not held:
-        _strike(s, k, there, there, 0.0)
+        _strike(s, k, there, 0.0)
     return STAYS  # where it is held, the next step's impulse at the same point is the other half of this one's too
 
 
@@ -228,6 +261,8 @@ def _stay(s, before, after, k, dt, damping, finest, widest):
 def _passes_flat(place, there, least):
     """Tell whether the coin's tilt [rad] goes below `least` on the way between two places of touch: so low, all of it does."""
     ax, ay, bx, by = place[0] * place[4], place[1] * place[4], there[0] * there[4], there[1] * there[4]
+    if ax * bx + ay * by > 0.0 and min(ax * ax + ay * ay, bx * bx + by * by) > 2.0 * least * least:
+        return False  # less than a quarter turn apart, the line between comes no nearer than 1/sqrt(2) of the nearer
     dx, dy = bx - ax, by - ay
     nearing, length = -(ax * dx + ay * dy), dx * dx + dy * dy
     if nearing <= 0.0:
@@ -288,7 +323,7 @@ def _slide(s, k, dt, damping):
 
 
 @borrowing
-def advance(s, before, after, k, mode, longest, step, widest, damping):
+def advance(s, before, k, mode, longest, step, widest, damping):
     """Move the coin by at most `longest` [s], up to its next contact or step; return the seconds taken and how it moves then.
 
     `before` is left as the state that the same mode's motion takes to `s`, so that frames in between can be had.
@@ -311,10 +346,10 @@ def advance(s, before, after, k, mode, longest, step, widest, damping):
     dt = min(step, longest, s[STEP])
     if dt < longest < 2.0 * dt:
         dt = 0.5 * longest  # no sliver of a step is left over
-    then = _stay(s, before, after, k, dt, damping, FINEST * step, widest)
+    then = _stay(s, before, k, dt, damping, FINEST * step, widest)
     while then == TRY_FINER:
         dt *= 0.25
-        then = _stay(s, before, after, k, dt, damping, FINEST * step, widest)
+        then = _stay(s, before, k, dt, damping, FINEST * step, widest)
     if then == STAYS and lies(s, k):
         lay(s, k)
         return dt, LIES
