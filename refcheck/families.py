@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -19,6 +19,7 @@ from scenes.catalog import merge
 from simulators.devices.card_deck import CARDS, RANKS
 from simulators.devices.peg_board import PegBoard
 from simulators.devices.roulette import COLORS as POCKET_COLORS
+from simulators.devices.two_stage_track import TwoStageTrack
 
 Config = dict[str, Any]
 Q = dict[str, Fraction]
@@ -198,13 +199,26 @@ def _one_peg(shape: PegBoard, ball: float, peg: float) -> Partner:
 
 def track(base: Config, ranges: Ranges) -> Proposal:
     """Two branches that are mirror images of each other."""
-    names = ("angle", "incline", "channel", "inlet", "branch", "restitution")
-    device = {name: ranges.real(name, 3) for name in names} | {"look": ranges.one_of("look")}
+    return _fork(base, ranges, NEEDED["track"], "Ramp and fork")
+
+
+def two_stage(base: Config, ranges: Ranges) -> Proposal:
+    """Two ways round an island that meet again above a fork, all of it its own mirror image."""
+    made = _fork(base, ranges, NEEDED["two_stage"], "Ramp, island, lane and fork")
+    shape = TwoStageTrack(**{key: value for key, value in made.config["device"].items() if key != "_target_"})
+    top = shape.release_height + 8.0 * shape.ball_radius  # of the board behind it all
+    middle, away = round(top / 2.0 - 0.01, 4), round(top / 0.2, 3)
+    camera = {"position": [0.0, -away, middle], "target": [0.0, 0.0, middle], "fov": 0.22}
+    return replace(made, config=merge(made.config, {"camera": camera}))
+
+
+def _fork(base: Config, ranges: Ranges, needed: Sequence[str], parts: str) -> Proposal:
+    device = {name: ranges.one_of(name) if name in CHOICES else ranges.real(name, 3) for name in needed}
     return Proposal(
         config=merge(base, {"device": device}),
         q={"left": Fraction(1, 2), "right": Fraction(1, 2)},
-        derivation="Ramp and fork are mirror images of themselves, so the sides are equally likely if the release is unbiased.",
-        look=ranges.looks(*names, "look"),
+        derivation=f"{parts} are mirror images of themselves, so the sides are equally likely if the release is unbiased.",
+        look=ranges.looks(*needed),
         non_causal=Partner(f"A sign on the right of the channel reads {SIGN}.", {"device": {"sign": SIGN}}),
     )
 
@@ -355,7 +369,7 @@ def cards(base: Config, ranges: Ranges) -> Proposal:
 
 
 BUILDERS: Mapping[str, Callable[[Config, Ranges], Proposal]] = {
-    one.__name__: one for one in (board, cards, die, draw, pencil, roulette, track, wheel)
+    one.__name__: one for one in (board, cards, die, draw, pencil, roulette, track, two_stage, wheel)
 }
 """What a family's file may name as its `builder`."""
 NEEDED: Mapping[str, tuple[str, ...]] = {
@@ -366,6 +380,7 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "pencil": ("lean", "length", "radius", "point"),
     "roulette": ("pockets", "colors"),
     "track": ("angle", "incline", "channel", "inlet", "branch", "restitution", "look"),
+    "two_stage": ("angle", "incline", "channel", "inlet", "branch", "detour", "lane", "restitution", "look"),
     "wheel": ("colors", "sectors", "units", "phase", "speed", "spread", "palette"),
 }
 CHOICES = ("reading", "look", "lean", "palette")

@@ -72,7 +72,7 @@ class Family(Strict):
     """A family's file: a `base` scene, texts and fixed parameters laid over it (`scene`), and what varies."""
 
     base: str
-    builder: Literal["board", "cards", "die", "draw", "pencil", "roulette", "track", "wheel"]
+    builder: Literal["board", "cards", "die", "draw", "pencil", "roulette", "track", "two_stage", "wheel"]
     scene: dict[str, Any] = Field(default_factory=dict)
     ranges: dict[str, list[Any]]
 

@@ -20,6 +20,7 @@ from simulators.devices.peg_board import PegBoard
 from simulators.devices.pencil import Pencil
 from simulators.devices.spinner import Spinner
 from simulators.devices.track import YTrack
+from simulators.devices.two_stage_track import TwoStageTrack
 
 KINDS: dict[type, Kind] = {
     Coin: CoinKind(),
@@ -30,6 +31,7 @@ KINDS: dict[type, Kind] = {
     PegBoard: BoardKind(),
     Pencil: PencilKind(),
     Spinner: WheelKind(),
+    TwoStageTrack: MirrorKind(),
     YTrack: MirrorKind(),
 }
 

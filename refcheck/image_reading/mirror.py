@@ -50,9 +50,9 @@ class MirrorKind:
         if isinstance(device, Crest):
             corners = np.array([[device.half_base, 0.0, device.tray_depth]])
         else:
-            side, tip = device.half_width, device.tip_height
+            side = device.half_width
             corners = np.array(
-                [[side, 0.0, 0.0], [side, 0.0, device.tray_depth], [device.channel / 2.0, 0.0, tip + device.inlet]]
+                [[side, 0.0, 0.0], [side, 0.0, device.tray_depth], [device.channel / 2.0, 0.0, device.release_height]]
             )
         points = {
             "ball": camera.project(ring),

@@ -142,6 +142,14 @@ class YTrack:
         """Height [m] up the board of the waiting ball's centre."""
         return self.mouth_height + self.inlet
 
+    def _detour(self) -> tuple[tuple[float, float], ...]:
+        """Return the corners (x, z) [m] of the right rail between its top and the fork: none, the channel is straight."""
+        return ()
+
+    def _island(self, depth: float, material: Material) -> tuple[Part, ...]:
+        """Return what parts the channel above the fork: nothing."""
+        return ()
+
     def world(self) -> World:
         """Return back plate, rails, the trays' ends, ball, gate and sign, in the board's own upright axes."""
         return self._world
@@ -154,7 +162,7 @@ class YTrack:
         surface = Surface(restitution=self.restitution, friction=self.friction)
         # A pair's value is the geometric mean of the two sides; the ball's own side is `restitution`.
         soft = self.floor_restitution**2 / self.restitution if self.restitution > 0.0 else 0.0
-        outer = ((half, top), (half, self.mouth_height), (side, corner), (side, 0.0))
+        outer = ((half, top), *self._detour(), (half, self.mouth_height), (side, corner), (side, 0.0))
         divider = ((0.0, self.tip_height), (inner, self.tray_depth), (inner, 0.0))
         tip = Part(Cylinder(1.001 * rail, depth), (0.0, 0.0, self.tip_height), ALONG_Y, look["divider"])  # one round, not two
         back = Box((2.0 * (side + 3.0 * ball), rail, top + 6.0 * ball), 0.3 * rail)
@@ -165,7 +173,11 @@ class YTrack:
             bodies=(
                 Body("back", (Part(back, (0.0, (depth + rail) / 2.0, top / 2.0), material=look["back"]),), collides=False),
                 Body("rails", both_sides(outer, rail, depth, look["rail"]), surface=surface),
-                Body("divider", (tip, *both_sides(divider, rail, depth, look["divider"])), surface=surface),
+                Body(
+                    "divider",
+                    (tip, *both_sides(divider, rail, depth, look["divider"]), *self._island(depth, look["divider"])),
+                    surface=surface,
+                ),
                 Body(
                     "floor",
                     tuple(Part(floor, (s * (side - half), 0.0, -rail), material=look["rail"]) for s in (-1.0, 1.0)),
