@@ -95,25 +95,34 @@ class _Patch:
         return np.append((middle - np.array(self.size) / 2.0) / (FOCAL * self.size[1]), 1.0)
 
 
-def _patch(picture: Picture) -> _Patch:
-    """Cut out the largest white patch that is no larger than a die and does not touch the picture's border."""
+def _patches(picture: Picture, count: int) -> list[_Patch]:
+    """Cut out the `count` largest white patches that are no larger than a die and do not touch the picture's border.
+
+    Several dice may lie so near to each other that only a line parts them: then no gap of a patch is closed.
+    """
     lab = lab_of(picture)
     white = ((lab[..., 0] > 60.0) & (np.hypot(lab[..., 1], lab[..., 2]) < 18.0)).astype(np.uint8)
-    count, parts, stats, _ = cv2.connectedComponentsWithStats(
-        cv2.morphologyEx(white, cv2.MORPH_CLOSE, np.ones((3, 3), np.uint8))
-    )
+    if count == 1:
+        white = np.asarray(cv2.morphologyEx(white, cv2.MORPH_CLOSE, np.ones((3, 3), np.uint8)), np.uint8)
+    found, parts, stats, _ = cv2.connectedComponentsWithStats(white)
     height, width = white.shape
     inside = [
         i
-        for i in range(1, count)
+        for i in range(1, found)
         if stats[i, 0] > 1 and stats[i, 0] + stats[i, 2] < width - 1
         and stats[i, 1] > 1 and stats[i, 1] + stats[i, 3] < height - 1
         and 0.0004 * height * width < stats[i, 4] < 0.2 * height * width
         and 0.4 < stats[i, 2] / stats[i, 3] < 2.5
     ]  # fmt: skip
-    if not inside:
-        raise Unreadable("no white die is seen")
-    die = max(inside, key=lambda i: int(stats[i, 4]))
+    if len(inside) < count:
+        raise Unreadable("no white die is seen" if count == 1 else f"{len(inside)} white dice are seen and not {count}")
+    largest = sorted(inside, key=lambda i: -int(stats[i, 4]))[:count]
+    return [_patch(lab, parts, stats, die) for die in largest]
+
+
+def _patch(lab: Array, parts: Array, stats: Array, die: int) -> _Patch:
+    """Cut out one white part of a picture, given in Lab."""
+    height, width = parts.shape
     x, y, w, h = (int(v) for v in stats[die, :4])
     scale = SIDE / max(w, h)
     x0, y0 = x - 2, y - 2
@@ -258,9 +267,12 @@ def _cells(on: Array, pose: Array, step: float) -> tuple[Array, Array]:
     return (4.0 + cell @ [1.0, 3.0]).astype(int), ink
 
 
-def see(picture: Picture) -> Seen:
-    """Return what lies up on the die in a picture. Raises `Unreadable` where there is none."""
-    fit = _Fit(_patch(picture))
+def see(picture: Picture, count: int = 1) -> list[Seen]:
+    """Return what lies up on each of `count` dice in a picture. Raises `Unreadable` where there are fewer."""
+    return [_see(_Fit(patch)) for patch in _patches(picture, count)]
+
+
+def _see(fit: _Fit) -> Seen:
     starts = [fit.start(height, yaw) for height in HEIGHTS for yaw in YAWS]
     first = [(fit.misfits(pose), pose) for off, pose in starts if pose[3] > 5.0 and off < 0.06 * SIDE]
     if not first:

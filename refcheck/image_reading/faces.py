@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import map_coordinates
 
 from refcheck.image_reading.circles import lab_of
-from refcheck.image_reading.cube import see
+from refcheck.image_reading.cube import Seen, see
 from refcheck.image_reading.marks import Array, Mark, Marks, Picture, Unreadable, Values
 from simulators.devices.coin import Coin
 from simulators.devices.die import FACES, Die
@@ -180,16 +180,9 @@ class DieKind:
 
     def find(self, picture: Picture, device: Die) -> Marks:
         """Find the cube whose visible faces have their pips where it is dark. A scoop may hide what is in front."""
-        seen = see(picture)
-        if seen.misfit > PLAIN or seen.rival < seen.misfit * SURER:
-            raise Unreadable(
-                f"its upper face is not plain: a die with {seen.top} up leaves {seen.misfit:.2f} of what is seen unexplained,"
-                f" the next {seen.rival:.2f}"
-            )
-        along = np.linspace(0.0, 1.0, 10, endpoint=False)[:, None]
-        edges = [a + along * (b - a) for a, b in zip(seen.corners, np.roll(seen.corners, -1, 0), strict=True)]
-        words = {"top": str(seen.top), "front": str(seen.front) if seen.front else UNSEEN}
-        return Marks({"outline": np.concatenate(edges)}, {"outline": 1.0}, words)
+        (seen,) = see(picture)
+        outline, top, front = made_out(seen)
+        return Marks({"outline": outline}, {"outline": 1.0}, {"top": top, "front": front})
 
     def values(self, marks: Marks, device: Die) -> Values:
         """Return the faces in words. A front that was not seen is the device's if the top is, and asked for if not."""
@@ -225,3 +218,18 @@ class DieKind:
             shown = next(face for face, way in axis.items() if np.allclose(way, direction))
             fact[int(FACES[side]) - 1] = int(FACES[shown]) - 1
         return fact
+
+
+def made_out(seen: Seen) -> tuple[Array, str, str]:
+    """Return points (n, 2) on the outline of a die's upper face, and the words for top and front.
+
+    Raises `Unreadable` where another top explains the picture nearly as well.
+    """
+    if seen.misfit > PLAIN or seen.rival < seen.misfit * SURER:
+        raise Unreadable(
+            f"its upper face is not plain: a die with {seen.top} up leaves {seen.misfit:.2f} of what is seen unexplained,"
+            f" the next {seen.rival:.2f}"
+        )
+    along = np.linspace(0.0, 1.0, 10, endpoint=False)[:, None]
+    edges = [a + along * (b - a) for a, b in zip(seen.corners, np.roll(seen.corners, -1, 0), strict=True)]
+    return np.concatenate(edges), str(seen.top), str(seen.front) if seen.front else UNSEEN

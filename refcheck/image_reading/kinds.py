@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from refcheck.image_reading.balls import BallsKind
 from refcheck.image_reading.board import BoardKind
+from refcheck.image_reading.dice import DiceKind
 from refcheck.image_reading.faces import CoinKind, DieKind
 from refcheck.image_reading.marks import Kind
 from refcheck.image_reading.mirror import MirrorKind
@@ -13,7 +14,7 @@ from refcheck.image_reading.wheel import WheelKind
 from simulators.device import Device
 from simulators.devices.coin import Coin
 from simulators.devices.crest import Crest
-from simulators.devices.die import Die
+from simulators.devices.die import Dice, Die
 from simulators.devices.double_pendulum import DoublePendulum
 from simulators.devices.draw_box import DrawBox
 from simulators.devices.peg_board import PegBoard
@@ -25,6 +26,7 @@ from simulators.devices.two_stage_track import TwoStageTrack
 KINDS: dict[type, Kind] = {
     Coin: CoinKind(),
     Crest: MirrorKind(),
+    Dice: DiceKind(),
     Die: DieKind(),
     DoublePendulum: PendulumKind(),
     DrawBox: BallsKind(),

@@ -15,6 +15,7 @@ from scipy.stats import norm
 from refcheck import app
 from refcheck.bias import between, measure_bias, radius
 from refcheck.bias_throws import read_tally
+from refcheck.image_reading.dice import DiceKind
 from refcheck.image_reading.faces import DieKind
 from refcheck.image_reading.kinds import KINDS, kind_of
 from refcheck.image_reading.marks import Marks, Unreadable, annotation_text, read_annotations, read_picture
@@ -101,6 +102,19 @@ def test_a_die_held_otherwise_is_relabelled():
             assert (fact[2], fact[4]) == (top, front)
     with pytest.raises(Unreadable, match="which face is in front"):
         kind.values(Marks({}, {}, {"top": "2", "front": "unseen"}), device)
+
+
+def test_two_dice_are_relabelled_each_by_its_own_faces():
+    kind, device = DiceKind(), load_scene("pawbench/A21").device
+    as_held = kind.of_device(device)
+    assert kind.relabel(device, as_held).tolist() == list(range(36))
+    one = DieKind().relabel(device, {"faces": "6 up, 5 in front"})
+    for die, expected in (("nearer", lambda a, b: (one[a], b)), ("farther", lambda a, b: (a, one[b]))):
+        fact = kind.relabel(device, {die: "6 up, 5 in front"})
+        for a in range(6):
+            for b in range(6):
+                left, right = expected(a, b)
+                assert device.facts[fact[6 * a + b]] == f"{left + 1}+{right + 1}"
 
 
 def test_a_leaning_pencil_falls_as_theory_says():
