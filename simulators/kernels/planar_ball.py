@@ -177,7 +177,7 @@ def roll_all(
             else:
                 az = -gravity
             # 2. What it meets first in that time: nothing beyond the cell's own list while it goes less than a cell's width.
-            hit, dt = NONE, min(lasts, end - time)
+            hit, dt, ends = NONE, min(lasts, end - time), (x, z, vx, vz)
             if not resting and other < 0:
                 i = min(max(int((x - corner[0]) / cell), 0), columns - 1)
                 j = min(max(int((z - corner[1]) / cell), 0), lines - 1)
@@ -194,12 +194,14 @@ def roll_all(
                             if t < dt or (t == dt and hit < 0):
                                 hit, dt = e, t
                 else:
+                    ends = _along(bend, nx, nz, x, z, vx, vz, 0.0, 0.0, speed, rate, dt)
                     for m in range(first[c], first[c + 1]):
                         e = members[m]
-                        if e != on:
+                        if e != on and gap(kind[e], values[e], ends[0], ends[1]) < 0.0:
                             t = _round_meets(kind[e], values[e], bend, nx, nz, x, z, vx, vz, speed, rate, dt)
                             if t < dt or (t == dt and hit < 0):
                                 hit, dt = e, t
+                                ends = _along(bend, nx, nz, x, z, vx, vz, 0.0, 0.0, speed, rate, dt)
             # 3. Readings and frames that fall in this arc.
             while going:
                 read_at = min((reads + 1) / READ_RATE, end)
@@ -240,11 +242,12 @@ def roll_all(
             # 4. On to the end of the arc, and what happens there.
             if not going:
                 break
-            x, z, vx, vz = _along(bend, nx, nz, x, z, vx, vz, ax, az, speed, rate, dt)
+            rounds = bend > 0.0 and not resting and other < 0
+            x, z, vx, vz = ends if rounds else _along(bend, nx, nz, x, z, vx, vz, ax, az, speed, rate, dt)
             angle += dt * (spin + 0.5 * dt * turn)
             spin += dt * turn
             time += dt
-            if bend > 0.0 and not resting and other < 0:
+            if rounds:
                 nx, nz = _normal(kind[on], values[on], x, z)
                 speed += rate * dt
                 if dt < step and dt == lasts and abs(speed - spin * radius) <= CLOSED:
@@ -294,10 +297,7 @@ def _onto(kind, edge, x, z, nx, nz):
 
 @borrowing
 def _round_meets(kind, edge, bend, nx, nz, x, z, vx, vz, speed, rate, dt):
-    """Return when [s] in a short step along a round the ball meets another edge, or inf."""
-    px, pz, _, _ = _along(bend, nx, nz, x, z, vx, vz, 0.0, 0.0, speed, rate, dt)
-    if gap(kind, edge, px, pz) >= 0.0:
-        return math.inf
+    """Return when [s] in a short step along a round, at whose end it is within another edge, the ball meets that."""
     low, high = 0.0, dt
     for _ in range(HALVINGS):
         t = 0.5 * (low + high)

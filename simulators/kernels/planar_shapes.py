@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from simulators.compiled import jit
+from simulators.compiled import borrowing, jit
 from simulators.rotation import Array
 from simulators.world import Body, Box, Capsule, Cylinder, Part, Quat, Sphere, Vec3, World
 
@@ -160,29 +160,44 @@ def _frame(kind: NDArray[np.int64], values: Array, radius: float) -> tuple[Array
 
 @jit
 def file_edges(kind, values, corner, cell, nx, nz):
-    """Return (first, members) of `Edges`: for each cell the edges that come within `cell` of it."""
+    """Return (first, members) of `Edges`: for each cell the edges that come within `cell` of it, in their order."""
+    half = 1.5 * cell
     first = np.zeros(nx * nz + 1, np.int64)
     members = np.zeros(0, np.int64)
+    free = np.zeros(0, np.int64)
     for filling in range(2):
-        count = 0
-        for i in range(nx):
-            for j in range(nz):
-                x, z, half = corner[0] + (i + 0.5) * cell, corner[1] + (j + 0.5) * cell, 1.5 * cell
-                for e in range(len(kind)):
-                    if kind[e] == CIRCLE:
-                        ax, az = abs(x - values[e, CX]), abs(z - values[e, CZ])
-                        near = math.hypot(max(ax - half, 0.0), max(az - half, 0.0)) <= values[e, SIZE]
-                        near = near and math.hypot(ax + half, az + half) >= values[e, SIZE]
-                    else:
-                        tx, tz, length = values[e, TX], values[e, TZ], values[e, SIZE]
-                        dx, dz = x - values[e, CX], z - values[e, CZ]
-                        reach = half * (abs(tx) + abs(tz))
-                        near = abs(dz * tx - dx * tz) <= reach and -reach <= dx * tx + dz * tz <= length + reach
-                    if near:
+        for e in range(len(kind)):
+            size, tx, tz = values[e, SIZE], values[e, TX], values[e, TZ]
+            x, z = values[e, CX], values[e, CZ]
+            # No cell beyond these has it near; one more each way for what rounding does.
+            dx, dz = (2.0 * size, 2.0 * size) if kind[e] == CIRCLE else (tx * size, tz * size)
+            left, low = (x - size, z - size) if kind[e] == CIRCLE else (min(x, x + dx), min(z, z + dz))
+            i0, i1 = int((left - half - corner[0]) / cell) - 2, int((left + abs(dx) + half - corner[0]) / cell) + 2
+            j0, j1 = int((low - half - corner[1]) / cell) - 2, int((low + abs(dz) + half - corner[1]) / cell) + 2
+            for i in range(max(i0, 0), min(i1, nx)):
+                for j in range(max(j0, 0), min(j1, nz)):
+                    if _near(kind[e], values[e], corner[0] + (i + 0.5) * cell, corner[1] + (j + 0.5) * cell, half):
                         if filling:
-                            members[count] = e
-                        count += 1
-                first[i * nz + j + 1] = count
+                            members[free[i * nz + j]] = e
+                            free[i * nz + j] += 1
+                        else:
+                            first[i * nz + j + 1] += 1
         if not filling:
-            members = np.zeros(count, np.int64)
+            for c in range(nx * nz):
+                first[c + 1] += first[c]
+            members = np.zeros(first[nx * nz], np.int64)
+            free = first[:-1].copy()
     return first, members
+
+
+@borrowing
+def _near(kind, edge, x, z, half):
+    """Tell whether an edge comes into the square about (x, z) of half-width `half` [m]."""
+    if kind == CIRCLE:
+        ax, az = abs(x - edge[CX]), abs(z - edge[CZ])
+        nearest, farthest = math.hypot(max(ax - half, 0.0), max(az - half, 0.0)), math.hypot(ax + half, az + half)
+        return nearest <= edge[SIZE] <= farthest
+    dx, dz = x - edge[CX], z - edge[CZ]
+    reach = half * (abs(edge[TX]) + abs(edge[TZ]))
+    across, along = dz * edge[TX] - dx * edge[TZ], dx * edge[TX] + dz * edge[TZ]
+    return abs(across) <= reach and -reach <= along <= edge[SIZE] + reach
