@@ -39,8 +39,8 @@ class PegBoard:
     the triangle alone: one peg above each divider) or `empty` (no pegs). The ball of `ball_radius` and `ball_density` waits
     `drop` above the first row's centres and `offset` to the right of the middle. `restitution` and `friction` are those of
     the ball with pegs, walls and dividers, `floor_restitution` with the bins' floor, a lining on which alone the ball has
-    `rolling_friction` [m]. `look` is `wood`, `metal` or `flat`, and `sign` is written on a plate above the board; neither
-    changes the physics.
+    `rolling_friction` [m]. `look` is `wood`, `metal` or `flat`, `sign` is written on a plate above the board, and a `hood`
+    in front of the waiting ball hides where it starts (but for a soft shadow); none of these changes the physics.
     Random at the launch: `release_x` [m], where the ball lies on the gate, measured from its nominal place.
     Outcomes: the bins, "1" leftmost. A state shows one once the whole ball is below the tops of the dividers.
     No outcome: `stuck` (at rest on a peg), `left_apparatus` (over a wall), `unsettled`.
@@ -65,6 +65,7 @@ class PegBoard:
     lattice: Lattice = "full"
     look: Look = field(default="wood", metadata={"physics": False})
     sign: str = field(default="", metadata={"physics": False})
+    hood: bool = field(default=False, metadata={"physics": False})
 
     version: ClassVar[int] = 1
     variables: ClassVar[tuple[str, ...]] = ("release_x",)
@@ -216,6 +217,7 @@ class PegBoard:
                 ),
                 gate,
                 *((Body("sign", (self._sign(width, top + wall),), collides=False),) if self.sign else ()),
+                *((Body("hood", (self._hood(depth, look["frame"]),), collides=False),) if self.hood else ()),
             ),
             bounds=((-side - wall / 2.0, -depth, -wall), (side + wall / 2.0, depth, top + 4.0 * self.drop)),
             moves={"gate": move},
@@ -236,6 +238,16 @@ class PegBoard:
         plate = Box((0.8 * width, 0.3 * self.ball_radius, height), 0.1 * self.ball_radius)
         material = Material((0.97, 0.94, 0.82), "sign", (0.12, 0.14, 0.30), 0.8, label=self.sign)
         return Part(plate, (0.0, 0.0, bottom + height / 2.0), material=material)
+
+    def _hood(self, depth: float, material: Material) -> Part:
+        """Return the plate in front of ball and gate; what falls comes out below it, above the first pegs."""
+        ball = self.ball_radius
+        low, high = self.release_height - ball - 1.5 * self.gate_thickness, self.release_height + 2.0 * ball
+        return Part(
+            Box((8.0 * ball, 0.3 * ball, high - low), 0.1 * ball),
+            (self.offset, -(depth + 0.3 * ball) / 2.0, (low + high) / 2.0),
+            material=material,
+        )
 
     def _gate(self, depth: float, look: Mapping[str, Material]) -> tuple[Body, Move]:
         """Return the gate's plate with its knob, and its slide: its left edge passes under the ball's centre at t = 0."""

@@ -19,7 +19,11 @@ from scenes import catalog, mechanism
 from scenes.load import load_scene
 from simulators.device import State
 from simulators.devices.spinner import Spinner
+from simulators.engines.loop import physics_digest
+from simulators.render import prepare
+from simulators.render.canvas import nominal_state
 from simulators.sampling import generator
+from simulators.world import Camera, Light
 
 NAMES = sorted(families.BUILDERS)
 
@@ -102,6 +106,26 @@ def test_a_board_read_by_sides_is_its_own_mirror_image():
         assert device.offset == 0.0
         bins = list(device.facts)
         assert config["outcomes"] == {"left": bins[: len(bins) // 2], "right": bins[len(bins) // 2 :]}
+
+
+def test_a_hood_hides_where_the_ball_starts_and_is_no_physics():
+    """Moved by half its radius behind the hood the ball changes frame 0 by a breath of soft shadow; in the open by itself."""
+    config = pool("hooded_board")[0][0].proposal.config
+    kernel, _ = mechanism.build("kernel", config["kernel"])
+    hooded, _ = mechanism.build("device", config["device"])
+    bare = dataclasses.replace(hooded, hood=False)
+    assert hooded.hood and physics_digest(hooded, kernel) == physics_digest(bare, kernel)
+    camera = Camera(**config["camera"], width=416, height=240)
+    changes = []
+    for device in (hooded, bare):
+        world = device.world()
+        still = nominal_state(world)
+        pos = still.pos.copy()
+        pos[0, world.loose[0], 0] += 0.5 * device.ball_radius
+        canvas = prepare("planar", world, camera, Light())
+        one, other = (canvas.frame(state, 0).astype(int) for state in (still, dataclasses.replace(still, pos=pos)))
+        changes.append(int(np.abs(one - other).max()))
+    assert changes[0] <= 10 and changes[1] > 60  # of 255
 
 
 def test_compositions_are_alike():
