@@ -29,13 +29,16 @@ from simulators.execute import Pool, spread
 from simulators.render import Image, looks
 from simulators.render.canvas import Region, clip_region, nominal_state
 from simulators.render.looks import Look, Shot
+from simulators.render.segmentation import Segmenter
 from simulators.sampling import Distribution
 from simulators.video import read_clip, write_clip
 
 TRAINING = "/training"
 """Added to a scene's stream: no seed lets a clip that is judged be one that was trained on."""
 LOOKS = 6  # ways of filming that are learned from: the studio, and others that are none of the presets
-WHOLE, OPEN = 8, 6  # whole pictures of a look, and pictures of undecided states
+WHOLE, OPEN = 8, 6  # whole pictures of a look where much moves, and pictures of undecided states
+MUCH = 8  # bodies that move: with no more of them a whole picture costs hardly more than what is near one
+SHAPED = 16  # pictures of a look in which it is told which pixels show what decides
 MOST = 400  # final states in all: what they teach, and what drawing them costs, does not grow with the outcomes
 CLUSTER = 96  # rollouts of a heap of like bodies: who lies where is changed, so that few show every outcome
 WIDER = (4.0, 16.0, 64.0)  # times the spread of a launch, for outcomes that never come
@@ -160,12 +163,14 @@ def training_looks(seed: int, count: int = LOOKS) -> list[Look]:
 class _Task:
     """What one look shows: states, of which the first `whole` are drawn whole and the rest in `regions` alone.
 
+    `bodies` (n, c) are those that decide, -1 where none does; None where a spot of one does.
     `middles` (n, c, 2): where the bodies that decide are in the camera's picture, NaN where none does; `size` [px] of them.
     """
 
     scene: Scene
     shot: Shot
     states: State
+    bodies: NDArray[np.int64] | None
     whole: int
     regions: tuple[Region, ...]
     middles: FloatArray
@@ -179,8 +184,9 @@ class _Task:
 class Example:
     """One picture that is learned from: `label` is its outcome's position, -1 without one; `fact` the device's.
 
-    `sight` where all of it was drawn; `places` (c, 2) [px] of what decides and, `looks`, how that looks (a list of c, more than
-    once, each cut out a little elsewhere); None and empty where nothing decides.
+    `sight` where all of it was drawn; `places` (c, 2) [px] of what decides, None where nothing does. Without a sight, `looks`:
+    how what decides looks (a list of c, more than once, each cut out a little elsewhere). `shape` (H, W): the source image's
+    pixels that would show what decides; None where that was not asked for.
     """
 
     way: int
@@ -189,9 +195,13 @@ class Example:
     sight: Sight | None
     places: FloatArray | None
     looks: tuple[tuple[Seen, ...], ...]
+    shape: NDArray[np.bool_] | None
 
 
-def _draw(task: _Task) -> list[tuple[Sight | None, FloatArray | None, tuple[tuple[Seen, ...], ...]]]:
+_Drawn = tuple[Sight | None, FloatArray | None, tuple[tuple[Seen, ...], ...], NDArray[np.bool_] | None]
+
+
+def _draw(task: _Task) -> list[_Drawn]:
     canvas = looks.canvas_of(task.scene.renderer, task.scene.device.world(), task.shot)
     opening = canvas.frame(nominal_state(task.scene.device.world()), 0)
 
@@ -207,7 +217,10 @@ def _draw(task: _Task) -> list[tuple[Sight | None, FloatArray | None, tuple[tupl
             yield image
 
     write_clip(task.path, looks.develop(pictures(), task.shot), FPS, task.shot.look.crf)
-    found = list[tuple[Sight | None, FloatArray | None, tuple[tuple[Seen, ...], ...]]]()
+    found = list[_Drawn]()
+    world = task.scene.device.world()
+    segmenter, names = Segmenter(world, task.scene.camera), [body.name for body in world.bodies]
+    numbers = np.array([1 + names.index(body.name) for body in world.moving])
     frame: Frame | None = None
     draws = Generator(Philox(key=np.array([task.shot.seed, 9 + task.shot.number], np.uint64)))
     for number, picture in enumerate(read_clip(task.path)):
@@ -216,8 +229,11 @@ def _draw(task: _Task) -> list[tuple[Sight | None, FloatArray | None, tuple[tupl
         elif frame is not None:
             sight, row = frame.sight(picture), number - 2
             at = None if np.isnan(task.middles[row]).any() else frame.back(task.middles[row])
-            cut = () if at is None else tuple(_cut(sight, at, task.size, draws) for _ in range(VARIANTS))
-            found.append((sight if row < task.whole else None, at, cut))
+            cut = () if at is None or row < task.whole else tuple(_cut(sight, at, task.size, draws) for _ in range(VARIANTS))
+            shape = None
+            if task.bodies is not None and at is not None and row < min(task.whole, OPEN + SHAPED):
+                shape = np.isin(segmenter.masks(task.states, row)[0], numbers[task.bodies[row]])
+            found.append((sight if row < task.whole else None, at, cut, shape))
     task.path.unlink()
     return found
 
@@ -263,15 +279,17 @@ def draw(scene: Scene, states: States, source: Image, seed: int, pool: Pool | No
             none = np.full((len(others), where.count, 2), np.nan)
             path = Path(name) / f"{number}.mp4"
             regions: tuple[Region, ...] = (*((0, 0, 1, 1) for _ in others), *near)
-            whole, middles = len(others) + WHOLE, np.concatenate([none, at])
-            tasks.append(_Task(scene, shot, some, whole, regions, middles, size, source, region, path))
+            few = len(scene.device.world().moving) <= MUCH
+            whole, middles = len(others) + (len(rows) if few else WHOLE), np.concatenate([none, at])
+            decide = None if where.spot is not None else np.concatenate([np.full(none.shape[:2], -1), bodies[rows]])
+            tasks.append(_Task(scene, shot, some, decide, whole, regions, middles, size, source, region, path))
             told.append(np.concatenate([np.full(len(others), -1), rows]))
         drawn = spread(pool, _draw, tasks)
     labels, facts = np.append(states.labels, -1), np.append(states.facts, -1)  # row -1 is undecided
     items = [
-        Example(way, int(labels[row]), int(facts[row]), sight, at, cut)
+        Example(way, int(labels[row]), int(facts[row]), sight, at, cut, shape)
         for way, (rows, some_drawn) in enumerate(zip(told, drawn, strict=True))
-        for row, (sight, at, cut) in zip(rows, some_drawn, strict=True)
+        for row, (sight, at, cut, shape) in zip(rows, some_drawn, strict=True)
     ]
     return Examples(tuple(items), region, size, where.count)
 

@@ -30,6 +30,7 @@ CONTEXT_SIDE = 20  # pixels
 TURNED, MIDDLE = 48, 0.8  # pixels of a crop that is turned, and the share of the fine crop that is in it
 DIRECTIONS, POOLED = 8, 8  # of edges, and cells across that they are counted in
 LARGEST_GAIN = 4.0
+WITHIN, STEPS = 0.6, 5  # sizes to each side of a thing's middle that are looked at to find it, and how often
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,6 +189,13 @@ class Grid:
         x, y = np.meshgrid(np.arange(wide), np.arange(high))
         return np.stack([self.region[0] + (x + 0.5) * self.cell, self.region[1] + (y + 0.5) * self.cell], axis=-1)
 
+    def shares(self, shape: NDArray[np.bool_]) -> NDArray[np.float32]:
+        """Return the share (h, w) of each cell's pixels that are in `shape` (H, W)."""
+        high, wide = self.shape
+        x0, y0 = self.region[:2]
+        box = shape[y0 : y0 + high * self.cell, x0 : x0 + wide * self.cell].astype(np.float32)
+        return np.asarray(cv2.resize(box, (wide, high), interpolation=cv2.INTER_AREA), np.float32)
+
     def describe(self, sight: Sight) -> NDArray[np.float32]:
         """Return features of every cell (h, w, d): colour, change, both of its surroundings, and where it is."""
         high, wide = self.shape
@@ -219,6 +227,18 @@ def peaks(heat: NDArray[np.float32], grid: Grid, size: float, count: int) -> tup
         left = left.copy()
         left[window] = 0.0
     return np.array(places), np.array(scores)
+
+
+def middle(heat: FloatArray, grid: Grid, size: float, places: FloatArray) -> FloatArray:
+    """Return the middle (1, 2) [px] of what lies hot about `places` (1, 2) and is `size` pixels large."""
+    centres, half, at = grid.centres(), max(WITHIN * size, grid.cell), places[0]
+    for _ in range(STEPS):
+        near = np.abs(centres - at).max(axis=-1) <= half
+        weight = np.where(near, heat, 0.0) ** 2
+        if weight.sum() <= 0.0:
+            break
+        at = (centres * weight[..., None]).sum(axis=(0, 1)) / weight.sum()
+    return at[None]
 
 
 def crop(picture: Image, place: FloatArray, edge: float, side: int) -> Image:

@@ -6,13 +6,14 @@ It refuses to know scenes and files: arrays and pictures come in, places and wor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from scipy.special import expit
 from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import GroupKFold
@@ -26,7 +27,11 @@ from simulators.render.canvas import Region
 CELLS = 5.0  # across the thing that is looked for
 COARSEST = 8  # pixels of a cell: the middle of a large thing is found no less well
 MOST_CELLS = 40_000
-INSIDE, BESIDE = 0.3, 0.8  # sizes from the middle within which a cell shows the thing, and beyond which it does not
+SHOWS, APART = 0.4, 0.02  # of a cell's pixels, from which and to which it shows the thing, and does not
+INSIDE, BESIDE = (
+    0.3,
+    0.8,
+)  # where the pixels are not known: sizes from the middle within which a cell shows the thing, and beyond which it does not
 NEGATIVES = 120  # cells that show something else, of a picture
 FIXED = 2.0  # pixels: a thing whose middle varies less, as a wheel about its hub, is where it always is
 FOLDS = 3
@@ -35,7 +40,10 @@ JITTER = (0.06, 0.03)  # of scale and place, as shares: nothing is ever cut out 
 TURNS = tuple(30.0 * k for k in range(12))  # degrees: a thing that lies on a table may lie any way round
 READ_TURNS = tuple(45.0 * k for k in range(8))
 GOOD = 0.995  # accuracy at which turned crops, slow to learn from, are not tried
-KINDS = ("place", "spot", "fine", "fine, context", "fine, context, place", "shape", "shape, place", "turned")
+KINDS = ("place", "spot", "fine", "fine, context", "fine, context, place", "shape", "shape, place", "fine, shape, place")
+SHOWING = ("fine", "fine, context", "shape", "fine, shape")
+NEAR = 0.01  # of accuracy: of kinds no further apart the one whose probabilities serve best is taken
+TOSSES = 2
 SPOT = 7  # pixels across of the part of a fine crop that tells words apart best
 
 
@@ -63,14 +71,12 @@ class Detector:
             return cls(grid, size, count, middle, None)
         centres = grid.centres().reshape(-1, 2)
         rows, shows = list[NDArray[np.float32]](), list[NDArray[np.bool_]]()
-        pictures = [(one.sight, one.places) for one in items if one.sight is not None and one.places is not None]
-        for sight, at in [*pictures, *((sight, None) for sight in empty)]:
+        pictures = [(one.sight, one) for one in items if one.sight is not None and one.places is not None]
+        if any(one.shape is not None for _, one in pictures):
+            pictures = [(sight, one) for sight, one in pictures if one.shape is not None]
+        for sight, one in [*pictures, *((sight, None) for sight in empty)]:
             cells = grid.describe(sight).reshape(len(centres), -1)
-            gap = np.full(len(centres), np.inf)
-            if at is not None:
-                gap = np.linalg.norm(centres[:, None] - at[None], axis=-1).min(axis=1)
-            own = np.flatnonzero(gap < max(INSIDE * size, 0.75 * cell))
-            other = np.flatnonzero(gap > BESIDE * size)
+            own, other = _shown(one, grid, size)
             if len(other):
                 weight = cells[other, 6].astype(float) + 2.0  # the cells that changed are those to be told apart
                 other = generator.choice(other, min(NEGATIVES, len(other)), replace=False, p=weight / weight.sum())
@@ -86,7 +92,22 @@ class Detector:
             return self.fixed, np.ones(self.count)
         cells = self.grid.describe(sight)
         heat = self.model.predict_proba(cells.reshape(-1, cells.shape[-1]))[:, 1].reshape(self.grid.shape)
-        return features.peaks(heat.astype(np.float32), self.grid, INSIDE * 2 * self.size, self.count)
+        places, scores = features.peaks(heat.astype(np.float32), self.grid, INSIDE * 2 * self.size, self.count)
+        if self.count == 1:
+            places = features.middle(heat.astype(np.float64), self.grid, self.size, places)
+        return places, scores
+
+
+def _shown(one: Example | None, grid: Grid, size: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the cells that show the thing, and those that do not; by the pixels where they are known."""
+    centres = grid.centres().reshape(-1, 2)
+    if one is None or one.places is None:
+        return np.zeros(0, np.int64), np.arange(len(centres))
+    gap = np.linalg.norm(centres[:, None] - one.places[None], axis=-1).min(axis=1)
+    if one.shape is None:
+        return np.flatnonzero(gap < max(INSIDE * size, 0.75 * grid.cell)), np.flatnonzero(gap > BESIDE * size)
+    share = grid.shares(one.shape).ravel()
+    return np.flatnonzero(share >= min(SHOWS, float(share.max()) or 1.0)), np.flatnonzero(share <= APART)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,8 +192,8 @@ class Described:
         if kind == "turned":  # each look at half of the turns
             parts = [(x[rows[k % 2 :: 2]], y[k % 2 :: 2]) for k, x in enumerate(self.turned)]
             x, words = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
-            return SVC(C=10.0, class_weight="balanced").fit(x, words)
-        return SVC(C=30.0, class_weight="balanced").fit(joined(self.upright, kind)[rows], y)
+            return SVC(C=10.0, class_weight="balanced", decision_function_shape="ovo").fit(x, words)
+        return SVC(C=30.0, class_weight="balanced", decision_function_shape="ovo").fit(joined(self.upright, kind)[rows], y)
 
     def scores(self, kind: str, model: SVC, rows: NDArray[np.int64]) -> FloatArray:
         """Return what a model says of looks `rows`."""
@@ -188,17 +209,17 @@ def joined(parts: Mapping[str, FloatArray], kind: str) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """Names what a look shows: words from 0, and -1 for a look at nothing."""
+    """Names what a look shows: words from 0, and -1 for a look at nothing where it learned that."""
 
     kind: str
     blocks: tuple[Block, ...]
     model: SVC
 
     @classmethod
-    def of(cls, kind: str, described: Described, y: NDArray[np.int64]) -> Reader:
-        """Learn words `y` (n,) from all looks described by `kind`, parts of `KINDS` with commas between."""
+    def of(cls, kind: str, described: Described, y: NDArray[np.int64], rows: NDArray[np.int64]) -> Reader:
+        """Learn words `y` (n,) from the looks `rows` described by `kind`, names of blocks with commas between."""
         blocks = tuple(described.blocks[name] for name in kind.split(", "))
-        return cls(kind, blocks, described.learn(kind, np.arange(len(y)), y))
+        return cls(kind, blocks, described.learn(kind, rows, y[rows]))
 
     def decide(self, looks: Sequence[Look]) -> tuple[NDArray[np.int64], FloatArray]:
         """Return the words (n,) of looks and the margins (n,) to the next."""
@@ -211,11 +232,18 @@ class Reader:
 
 
 def _words(model: SVC, scores: FloatArray) -> tuple[NDArray[np.int64], FloatArray]:
+    """Return the words (n,) that win most of their pairs, and by how much (n,) each wins the pair that it is least sure of."""
     classes = np.asarray(model.classes_, np.int64)
     if scores.ndim == 1:
         return classes[(scores > 0).astype(int)], np.abs(scores)
-    ordered = np.sort(scores, axis=1)
-    return classes[np.argmax(scores, axis=1)], ordered[:, -1] - ordered[:, -2]
+    first, second = np.triu_indices(len(classes), 1)
+    pairs = np.zeros((len(scores), len(classes), len(classes)))
+    pairs[:, first, second], pairs[:, second, first] = scores, -scores
+    rank = (pairs > 0).sum(axis=2) + expit(pairs.sum(axis=2))  # a sum decides between as many pairs won
+    best = np.argmax(rank, axis=1)
+    won = pairs[np.arange(len(scores)), best]
+    won[np.arange(len(scores)), best] = np.inf
+    return classes[best], won.min(axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,42 +256,82 @@ class Comparison:
     right: NDArray[np.bool_]
 
 
-def compare(looks: Sequence[Look], y: NDArray[np.int64], ways: NDArray[np.int64], generator: Generator) -> Comparison:
-    """Return the reader by the best kind of features.
+def compare(
+    described: Described, kinds: Sequence[str], y: NDArray[np.int64], rows: NDArray[np.int64], ways: NDArray[np.int64]
+) -> Comparison:
+    """Return the reader of words `y` (n,) by the best of `kinds`, learned from the looks `rows` (m,) of those described.
 
     Each look is read by a reader that has learned nothing filmed in its way: `ways` (n,) are the groups that are left out
-    (but for the principal components, which know no word). Accuracy is the mean over words, looks at nothing among them.
+    (but for the principal components, which know no word). Accuracy is the mean over words.
     """
-    described = Described.of(looks, y)
-    told, best, found = dict[str, float](), "", (np.zeros(0), np.zeros(0, bool))
-    for kind in KINDS:
-        if kind == "turned":
-            if max(told.values()) >= GOOD:
-                continue
-            described = described.and_turned(looks, generator)
-        margins, right = np.zeros(len(y)), np.zeros(len(y), bool)
-        for learn, test in GroupKFold(FOLDS).split(y, y, ways):
-            model = described.learn(kind, learn, y[learn])
-            words, margins[test] = _words(model, described.scores(kind, model, test))
-            right[test] = words == y[test]
-        told[kind] = float(np.mean([right[y == word].mean() for word in np.unique(y)]))
-        if not best or told[kind] > told[best]:
-            best, found = kind, (margins[y >= 0], right[y >= 0])
-    return Comparison(Reader.of(best, described, y), told, *found)
+    told, tried = dict[str, float](), dict[str, tuple[FloatArray, NDArray[np.bool_]]]()
+    for kind in kinds:
+        margins, said = np.zeros(len(rows)), np.zeros(len(rows), np.int64)
+        for learn, test in GroupKFold(FOLDS).split(rows, groups=ways[rows]):
+            model = described.learn(kind, rows[learn], y[rows[learn]])
+            said[test], margins[test] = _words(model, described.scores(kind, model, rows[test]))
+        right = said == y[rows]
+        told[kind] = float(np.mean([right[y[rows] == word].mean() for word in np.unique(y[rows])]))
+        tried[kind] = margins[y[rows] >= 0], right[y[rows] >= 0]
+    serve = {kind: told[kind] for kind, found in tried.items() if separates(*found)}
+    serve = serve or told  # whose answers are then none
+    alike = [kind for kind, share in serve.items() if share >= max(serve.values()) - NEAR]
+    best = min(alike, key=lambda kind: loss(*tried[kind]))
+    return Comparison(Reader.of(best, described, y, rows), told, *tried[best])
+
+
+def learn(
+    looks: Sequence[Look], y: NDArray[np.int64], ways: NDArray[np.int64], generator: Generator
+) -> tuple[Reader, Comparison]:
+    """Return what tells looks at something (1) from looks at nothing (0), and the best reader of words.
+
+    They are two, since a place tells words apart and nothing else: something wrong may lie anywhere. A scene with a single word
+    is read against nothing.
+    """
+    described, every = Described.of(looks, y), np.arange(len(y))
+    shows = compare(described, SHOWING, (y >= 0).astype(np.int64), every, ways)
+    rows = np.flatnonzero(y >= 0) if len(np.unique(y[y >= 0])) > 1 else every
+    best = compare(described, KINDS, y, rows, ways)
+    if max(best.accuracies.values()) < GOOD:
+        turned = compare(described.and_turned(looks, generator), ("turned",), y, rows, ways)
+        accuracies = best.accuracies | turned.accuracies
+        better = separates(turned.margins, turned.right) and accuracies["turned"] > best.accuracies[best.reader.kind]
+        best = replace(turned if better else best, accuracies=accuracies)
+    return shows.reader, best
+
+
+def separates(margins: FloatArray, right: NDArray[np.bool_]) -> bool:
+    """Return whether right answers have the larger margins (n,): without that no probability follows from them."""
+    return bool(right.any() and (right.all() or np.median(margins[right]) > np.median(margins[~right])))
+
+
+def loss(margins: FloatArray, right: NDArray[np.bool_]) -> float:
+    """Return the mean logarithmic loss of the calibrated probabilities of being right."""
+    slope, offset = calibrate(margins, right)
+    if not np.isfinite(offset):
+        return np.inf
+    z = slope * margins + offset
+    return float(np.mean(np.logaddexp(0.0, z) - right * z))
 
 
 def calibrate(margins: FloatArray, right: NDArray[np.bool_]) -> tuple[float, float]:
     """Return slope and offset of the logistic curve from margin to the probability of being right.
 
+    Where margins do not separate right from wrong the offset is minus infinity: no answer of such features may be believed.
+
     Platt's method with his smoothed targets (Platt 1999, "Probabilistic outputs for support vector machines"), so that a
-    judge without an error among its examples is still not certain.
+    judge without an error among its examples is still not certain. Where two words score alike the answer is a toss: `TOSSES`
+    examples at margin 0, right in half, say so where there are few errors or none to say it.
     """
+    if not separates(margins, right):
+        return 0.0, -np.inf
     good, bad = int(right.sum()), int((~right).sum())
     target = np.where(right, (good + 1) / (good + 2), 1 / (bad + 2))
+    margins, target = np.append(margins, np.zeros(TOSSES)), np.append(target, np.full(TOSSES, 0.5))
 
-    def loss(parameters: FloatArray) -> float:
+    def likelihood(parameters: FloatArray) -> float:
         z = parameters[0] * margins + parameters[1]
         return float(np.sum(np.logaddexp(0.0, z) - target * z))
 
-    found = minimize(loss, np.array([1.0, 0.0]), method="Nelder-Mead")
+    found = minimize(likelihood, np.array([1.0, 0.0]), method="Nelder-Mead")
     return float(max(found.x[0], 0.0)), float(found.x[1])

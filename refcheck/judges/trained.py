@@ -23,8 +23,8 @@ from refcheck.clips import source_of
 from refcheck.command import UserError
 from refcheck.judges import examples, features, focus
 from refcheck.judges.examples import TRAINING, Advance, Example, Examples
-from refcheck.judges.features import Look, Sight
-from refcheck.judges.learners import BESIDE, Detector, Reader, calibrate, compare
+from refcheck.judges.features import FloatArray, Look, Sight
+from refcheck.judges.learners import BESIDE, Detector, Reader, calibrate, learn
 from refcheck.tally import Reading
 from scenes.scene import Scene
 from simulators.execute import Pool
@@ -33,6 +33,8 @@ from simulators.render.canvas import Image, nominal_state
 __all__ = ["TRAINING", "TrainedJudge", "Training"]
 THRESHOLD = 0.9  # of the calibrated probability that the answer is right; below it the judge abstains. Fixed, for every scene
 LEAST = 4  # examples that an outcome needs to be learned
+FURTHER = 1.25  # times: a thing is found so much less exactly in looks that were not learned from
+SPOILT = 60  # pictures, about, that are spoilt for what nothing can be read from to be learned
 STIRRING = 20.0  # levels of 255, of sixteen pixels together: what still changes so much at a clip's end has not come to rest
 UNLIKE = 0.6  # of the least likeness of a training clip's opening to the source image
 SCORE = 0.2  # least probability that a cell shows what decides
@@ -63,15 +65,17 @@ class Training:
 class TrainedJudge:
     """Reads a clip by its end, brought to the source image's place and colours through the clip's own opening.
 
-    `detector` finds what decides, `reader` names what it shows, in the words of `answers`: an outcome for each combination.
-    `slope` and `offset` turn the margin between the best answer and the next into the probability of being right. A clip is
-    unreadable where its opening is less than `alike` like the source image, where less than `begun` changed in the picture or
-    more than `outside` in the `still` part of it, where nothing like what decides is found, and where it `rests` in no end.
+    `detector` finds what decides, `shows` says whether it is there, `reader` names what it shows, in the words of `answers`: an
+    outcome for each combination. `slope` and `offset` turn the margin between the best answer and the next into the probability
+    of being right. A clip is unreadable where its opening is less than `alike` like the source image, where less than `begun`
+    changed in the picture or more than `outside` in the `still` part of it, where nothing like what decides is found, and where
+    it `rests` in no end.
     """
 
     outcomes: tuple[str, ...]
     source: Image
     detector: Detector
+    shows: Reader
     reader: Reader
     answers: dict[tuple[int, ...], int]
     slope: float
@@ -85,7 +89,7 @@ class TrainedJudge:
     threshold: float = THRESHOLD
 
     name: ClassVar[str] = "trained"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     @classmethod
     def train(
@@ -129,16 +133,17 @@ class TrainedJudge:
         with threadpool_limits(1):  # the same bits on any machine, and no waiting for a busy core
             shown = [one.sight for one in kept if one.sight is not None and one.label >= 0]
             opened = int(scene.device.read(focus.stilled(nominal_state(scene.device.world())))[0]) >= 0
-            spoilt = [damaged(sight, drawn.region, generator, undone=not opened) for sight in shown]
+            some = shown[:: max(1, len(shown) // SPOILT)]
+            spoilt = [damaged(sight, drawn.region, generator, undone=not opened) for sight in some]
             empty = [one.sight for one in kept if one.sight is not None and one.label < 0]
             detector = Detector.fit(kept, [*empty, *spoilt], drawn.region, drawn.size, drawn.count, generator)
-            looks, y, ways = learnable(kept, words, detector)
+            looks, y, ways = learnable(kept, words, detector, generator)
             for place, sight in enumerate([*empty, *spoilt]):
                 places, _ = detector.find(sight)
                 looks += [features.look(sight, at, drawn.size) for at in places]
                 y += [-1] * len(places)
                 ways += [place % examples.LOOKS] * len(places)
-            best = compare(looks, np.array(y), np.array(ways), generator)
+            shows, best = learn(looks, np.array(y), np.array(ways), generator)
         right, (slope, offset) = best.right, calibrate(best.margins, best.right)
         answered = expit(slope * best.margins + offset) >= THRESHOLD
         training = Training(
@@ -154,7 +159,7 @@ class TrainedJudge:
         still, outside = _still([one.sight for one in kept if one.sight is not None])
         begun = BEGUN * min(float(features.coarse_change(sight.change).mean()) for sight in shown)
         return cls(
-            scene.outcomes, source, detector, best.reader, answers, slope, offset,
+            scene.outcomes, source, detector, shows, best.reader, answers, slope, offset,
             UNLIKE * min(one.alike for one in shown), still, outside, begun, scene.device.readout in ("rest", "last"), training,
         )  # fmt: skip
 
@@ -179,7 +184,10 @@ class TrainedJudge:
         if scores.min() < SCORE:
             return None, float("nan")
         with threadpool_limits(1):
-            words, margins = self.reader.decide([features.look(sight, at, self.detector.size) for at in places])
+            looks = [features.look(sight, at, self.detector.size) for at in places]
+            if (self.shows.decide(looks)[0] < 1).any():
+                return None, float("nan")
+            words, margins = self.reader.decide(looks)
         confidence = float(expit(self.slope * margins.min() + self.offset))
         if (words < 0).any() or confidence < self.threshold:
             return None, confidence
@@ -200,14 +208,15 @@ def vocabulary(scene: Scene) -> tuple[NDArray[np.int64], dict[tuple[int, ...], i
 
 
 def learnable(
-    items: Sequence[Example], words: NDArray[np.int64], detector: Detector
+    items: Sequence[Example], words: NDArray[np.int64], detector: Detector, generator: Generator
 ) -> tuple[list[Look], list[int], list[int]]:
     """Return every look at what decides, its word, and the way of filming it was seen in.
 
-    Where a whole picture is there, also as `detector` finds it: it may find a thing always a little to one side, as to its
-    shadow's.
+    Where a whole picture is there, as `detector` finds it, and once more as far off as it finds things: it may find them always
+    a little to one side, as to their shadows'. Elsewhere as it was cut out.
     """
     looks, y, ways = list[Look](), list[int](), list[int]()
+    found, errors = list[tuple[Example, FloatArray, list[int]]](), list[FloatArray]()
     for one in items:
         told = words[one.fact].tolist() if words.shape[1] > 1 else [one.label]
         for several in one.looks:
@@ -216,12 +225,19 @@ def learnable(
             ways += [one.way] * len(several)
         if one.sight is None or one.places is None:
             continue
-        found, _ = detector.find(one.sight)
-        gaps = np.linalg.norm(one.places[:, None] - found[None], axis=-1)
-        for known, place in zip(*linear_sum_assignment(gaps), strict=True):
-            if gaps[known, place] < BESIDE * detector.size:
-                looks.append(features.look(one.sight, found[place], detector.size))
-                y.append(told[known])
+        places, _ = detector.find(one.sight)
+        gaps = np.linalg.norm(one.places[:, None] - places[None], axis=-1)
+        known, which = linear_sum_assignment(gaps)
+        near = gaps[known, which] < BESIDE * detector.size
+        found.append((one, np.where(near[:, None], places[which], np.nan), told))
+        errors += list(places[which][near] - one.places[known][near])
+    off = np.array(errors or [np.zeros(2)])
+    for one, places, told in found:
+        moved = generator.normal(off.mean(axis=0), FURTHER * off.std(axis=0), places.shape)
+        for place, word in zip([*places, *(np.asarray(one.places) + moved)], [*told, *told], strict=True):
+            if one.sight is not None and not np.isnan(place).any():
+                looks.append(features.look(one.sight, place, detector.size))
+                y.append(word)
                 ways.append(one.way)
     return looks, y, ways
 

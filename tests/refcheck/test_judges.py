@@ -296,6 +296,18 @@ def test_no_error_among_the_examples_is_still_no_certainty():
     assert np.all(expit(slope * np.linspace(0.5, 1.0, 30) + offset) < 0.99)
 
 
+def test_a_tie_between_two_words_is_no_answer_although_no_example_was_wrong():
+    slope, offset = learners.calibrate(np.linspace(0.5, 1.0, 300), np.ones(300, bool))
+    assert expit(offset) < 0.9 < expit(slope * 0.75 + offset)
+
+
+def test_margins_that_do_not_separate_right_from_wrong_are_never_believed():
+    """The wrong answers are as sure as the right ones, 4 in 100 of them: their share alone would be enough to answer."""
+    margins = np.concatenate([np.linspace(0.5, 1.0, 96), np.full(4, 0.9)])
+    slope, offset = learners.calibrate(margins, np.arange(100) < 96)
+    assert np.all(expit(slope * margins + offset) < 0.9)
+
+
 def test_the_state_judge_knows_its_clips_by_their_bytes_alone(made, tmp_path):
     paths, truth = made
     judge = StateJudge.sealed(paths, truth)
