@@ -10,6 +10,7 @@ from refcheck.image_reading.marks import Kind
 from refcheck.image_reading.mirror import MirrorKind
 from refcheck.image_reading.pencil import PencilKind
 from refcheck.image_reading.pendulum import PendulumKind
+from refcheck.image_reading.pockets import PocketsKind
 from refcheck.image_reading.wheel import WheelKind
 from simulators.device import Device
 from simulators.devices.coin import Coin
@@ -19,6 +20,7 @@ from simulators.devices.double_pendulum import DoublePendulum
 from simulators.devices.draw_box import DrawBox
 from simulators.devices.peg_board import PegBoard
 from simulators.devices.pencil import Pencil
+from simulators.devices.roulette import Roulette
 from simulators.devices.spinner import Spinner
 from simulators.devices.track import YTrack
 from simulators.devices.two_stage_track import TwoStageTrack
@@ -32,6 +34,7 @@ KINDS: dict[type, Kind] = {
     DrawBox: BallsKind(),
     PegBoard: BoardKind(),
     Pencil: PencilKind(),
+    Roulette: PocketsKind(),
     Spinner: WheelKind(),
     TwoStageTrack: MirrorKind(),
     YTrack: MirrorKind(),

@@ -13,7 +13,7 @@ from scipy.ndimage import map_coordinates
 from refcheck.image_reading.marks import Array, Mark, Marks, Picture, Unreadable, Values
 from refcheck.image_reading.shapes import line, mapped, to_unit_disc
 from simulators.devices.spinner import COLORS, THICKNESS, Spinner
-from simulators.world import Camera
+from simulators.world import Camera, Vec3
 
 RINGS = np.linspace(0.35, 0.93, 24)  # of the radius: clear of the hub and of the rim
 TURN = 2880  # places on a ring
@@ -62,8 +62,8 @@ class WheelKind:
 
     def find(self, picture: Picture, device: Spinner) -> Marks:
         """Find the disc of the sectors' colours, see it square-on, and look where one colour follows another."""
-        label = _labels(picture, device)
-        rim = _rim(label >= 0)
+        label = labels(picture, {name: COLORS[name] for name in device.colors})
+        rim = rim_of(label >= 0)
         (cx, cy), _, _ = cv2.fitEllipseDirect(rim.astype(np.float32)[:, None])
         centre, edges = np.array([cx, cy]), np.empty((0, 2))
         for _ in range(3):  # the hub from the edges, and the edges seen from that hub
@@ -104,11 +104,10 @@ class WheelKind:
         return replace(device, phase=math.radians(values["phase"])) if "phase" in values else device
 
 
-def _labels(picture: Picture, device: Spinner) -> Array:
-    """Return the position (H, W) of each pixel's colour among the wheel's, by hue or, for greys, by lightness; -1 for none."""
+def labels(picture: Picture, colors: Mapping[str, Vec3]) -> Array:
+    """Return the position (H, W) of each pixel's colour among `colors`, by hue or, for greys, by lightness; -1 for none."""
     lab = cv2.cvtColor(picture.astype(np.float32) / 255.0, cv2.COLOR_RGB2LAB)
-    names = list(dict.fromkeys(device.colors))
-    wanted = cv2.cvtColor(np.array([[COLORS[name] for name in names]], np.float32), cv2.COLOR_RGB2LAB)[0]
+    wanted = cv2.cvtColor(np.array([list(colors.values())], np.float32), cv2.COLOR_RGB2LAB)[0]
     chroma, hue = np.hypot(lab[..., 1], lab[..., 2]), np.arctan2(lab[..., 2], lab[..., 1])
     label, nearest = np.full(picture.shape[:2], -1.0), np.full(picture.shape[:2], np.inf)
     for index, (lightness, a, b) in enumerate(wanted):
@@ -124,7 +123,7 @@ def _labels(picture: Picture, device: Spinner) -> Array:
     return label
 
 
-def _rim(mask: Array) -> Array:
+def rim_of(mask: Array) -> Array:
     """Return points (n, 2) on the outer edge of the largest patch: those on one ellipse, whatever covers the rest."""
     closed = cv2.morphologyEx(mask.astype(np.uint8), cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
     count, parts, stats, _ = cv2.connectedComponentsWithStats(closed)

@@ -195,6 +195,28 @@ def test_the_upper_face_of_a_die_is_read(id: str, name: str, turns: list[Any]):
         assert told(kind.find(image, device), top, front)
 
 
+@pytest.mark.parametrize(
+    ("id", "numbers"),
+    [("pawbench/A16", [0]), ("calibench/roulette", [1])]
+    + [pytest.param(id, range(2, 10), marks=pytest.mark.slow) for id in ("pawbench/A16", "calibench/roulette")],
+)
+def test_every_pocket_of_a_wheel_is_read_and_a_repainted_one_found(id: str, numbers: Iterable[int]):
+    """In four looks by turns one pocket has another's colour: all others are told as they are, and that one as painted."""
+    scene = load_scene(id)
+    kind, own = kind_of(scene.device), list(scene.device.colors)
+    assert kind is not None
+    for number in numbers:
+        draw = np.random.default_rng(number)
+        at = int(draw.integers(len(own)))
+        other = draw.choice([color for color in own if color != own[at]])
+        painted = replace(scene.device, colors=(*own[:at], str(other), *own[at + 1 :]))
+        picture, _ = filmed(scene, painted, LOOKS[number % 4], number)
+        values = kind.values(kind.find(picture, scene.device), scene.device)
+        assert values["colors"].split(", ") == list(painted.colors)
+        fact = kind.relabel(scene.device, values)  # type: ignore[attr-defined]
+        assert [own[i] for i in fact] == list(painted.colors)
+
+
 @pytest.mark.parametrize("pairs", [1, pytest.param(24, marks=pytest.mark.slow)])
 def test_two_dice_in_a_scoop_are_read_each(pairs: int):
     """Every way one die can lie beside one of the others, in four looks by turns: none is read wrong, at most one refused."""
