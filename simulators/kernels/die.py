@@ -29,6 +29,7 @@ from simulators.kernels.impulses import (
     normal_speed,
     rotation_matrix,
     solve,
+    solve_alone,
     turn_freely,
 )
 
@@ -321,7 +322,10 @@ def _advance(
             if impact or any_held:
                 for b in range(low, high):
                     inverse_inertia(turns[b], inverse_moments, inertias[b])
-                solve(bodies, contacts, pairs, count, rows, impulses, inverse_mass, inertias, friction, iterations)
+                if high - low == 1:
+                    solve_alone(bodies[low], contacts, count, rows, impulses, inverse_mass, inertias[low], friction, iterations)
+                else:
+                    solve(bodies, contacts, pairs, count, rows, impulses, inverse_mass, inertias, friction, iterations)
             if any_held:
                 for k in range(count):
                     a, place = pairs[k, 0], pairs[k, 2]

@@ -119,24 +119,32 @@ def normal_speed(bodies, contacts, pairs, i):
 
 
 @borrowing
-def _set_row(rows, r, dx, dy, dz, contacts, i, pairs, inverse_mass, inertias):
-    """Fill in direction `r`, (dx, dy, dz), of contact `i`: what an impulse along it does."""
-    rows[r, 0], rows[r, 1], rows[r, 2] = dx, dy, dz
-    total = 0.0
-    for side in range(2):
-        body = pairs[i, side]
-        if body < 0:
-            continue
-        at, arm = (POINT_A, ARM_A) if side == 0 else (POINT_B, ARM_B)
-        rx, ry, rz = contacts[i, at], contacts[i, at + 1], contacts[i, at + 2]
-        cx, cy, cz = ry * dz - rz * dy, rz * dx - rx * dz, rx * dy - ry * dx
-        sx = inertias[body, 0, 0] * cx + inertias[body, 0, 1] * cy + inertias[body, 0, 2] * cz
-        sy = inertias[body, 1, 0] * cx + inertias[body, 1, 1] * cy + inertias[body, 1, 2] * cz
-        sz = inertias[body, 2, 0] * cx + inertias[body, 2, 1] * cy + inertias[body, 2, 2] * cz
-        rows[r, arm], rows[r, arm + 1], rows[r, arm + 2] = cx, cy, cz
-        rows[r, arm + 3], rows[r, arm + 4], rows[r, arm + 5] = sx, sy, sz
-        total += inverse_mass + cx * sx + cy * sy + cz * sz
-    rows[r, WORTH] = 1.0 / total
+def _set_side(rows, r, arm, contacts, i, at, inverse_mass, inertia):
+    """Fill in one body's columns of direction `r` of contact `i`; return how fast [m/s] 1 N s makes it go there."""
+    dx, dy, dz = rows[r, 0], rows[r, 1], rows[r, 2]
+    rx, ry, rz = contacts[i, at], contacts[i, at + 1], contacts[i, at + 2]
+    cx, cy, cz = ry * dz - rz * dy, rz * dx - rx * dz, rx * dy - ry * dx
+    sx = inertia[0, 0] * cx + inertia[0, 1] * cy + inertia[0, 2] * cz
+    sy = inertia[1, 0] * cx + inertia[1, 1] * cy + inertia[1, 2] * cz
+    sz = inertia[2, 0] * cx + inertia[2, 1] * cy + inertia[2, 2] * cz
+    rows[r, arm], rows[r, arm + 1], rows[r, arm + 2] = cx, cy, cz
+    rows[r, arm + 3], rows[r, arm + 4], rows[r, arm + 5] = sx, sy, sz
+    return inverse_mass + cx * sx + cy * sy + cz * sz
+
+
+@borrowing
+def _set_directions(rows, r, contacts, i):
+    """Write the normal of contact `i` and two tangents as directions `r` to r + 2."""
+    nx, ny, nz = contacts[i, NORMAL], contacts[i, NORMAL + 1], contacts[i, NORMAL + 2]
+    if abs(nz) > 0.7:  # any direction across the normal: it depends on the normal alone, so that a guess keeps its axes
+        size = math.sqrt(nx * nx + nz * nz)
+        tx, ty, tz = nz / size, 0.0, -nx / size
+    else:
+        size = math.sqrt(nx * nx + ny * ny)
+        tx, ty, tz = ny / size, -nx / size, 0.0
+    rows[r, 0], rows[r, 1], rows[r, 2] = nx, ny, nz
+    rows[r + 1, 0], rows[r + 1, 1], rows[r + 1, 2] = tx, ty, tz
+    rows[r + 2, 0], rows[r + 2, 1], rows[r + 2, 2] = ny * tz - nz * ty, nz * tx - nx * tz, nx * ty - ny * tx
 
 
 @borrowing
@@ -175,22 +183,16 @@ def solve(bodies, contacts, pairs, count, rows, impulses, inverse_mass, inertias
     It ends when no impulse of a round is worth `TOLERANCE` of a body's speed, or after `iterations`.
     """
     for i in range(count):
-        nx, ny, nz = contacts[i, NORMAL], contacts[i, NORMAL + 1], contacts[i, NORMAL + 2]
-        if abs(nz) > 0.7:  # any direction across the normal: it depends on the normal alone, so that a guess keeps its axes
-            size = math.sqrt(nx * nx + nz * nz)
-            tx, ty, tz = nz / size, 0.0, -nx / size
-        else:
-            size = math.sqrt(nx * nx + ny * ny)
-            tx, ty, tz = ny / size, -nx / size, 0.0
-        r = 3 * i
-        _set_row(rows, r, nx, ny, nz, contacts, i, pairs, inverse_mass, inertias)
-        _set_row(rows, r + 1, tx, ty, tz, contacts, i, pairs, inverse_mass, inertias)
-        _set_row(
-            rows, r + 2, ny * tz - nz * ty, nz * tx - nx * tz, nx * ty - ny * tx, contacts, i, pairs, inverse_mass, inertias
-        )
+        a, b, r = pairs[i, 0], pairs[i, 1], 3 * i
+        _set_directions(rows, r, contacts, i)
+        for k in range(r, r + 3):
+            total = _set_side(rows, k, ARM_A, contacts, i, POINT_A, inverse_mass, inertias[a])
+            if b >= 0:
+                total += _set_side(rows, k, ARM_B, contacts, i, POINT_B, inverse_mass, inertias[b])
+            rows[k, WORTH] = 1.0 / total
         for k in range(r, r + 3):
             if impulses[k] != 0.0:
-                _push(bodies, rows, k, pairs[i, 0], pairs[i, 1], impulses[k], inverse_mass)
+                _push(bodies, rows, k, a, b, impulses[k], inverse_mass)
     for _ in range(iterations):
         change = 0.0
         for i in range(count):
@@ -218,3 +220,68 @@ def solve(bodies, contacts, pairs, count, rows, impulses, inverse_mass, inertias
             change = max(change, abs(now_1 - was_1), abs(now_2 - was_2))
         if change * inverse_mass < TOLERANCE:
             break
+
+
+@borrowing
+def solve_alone(body, contacts, count, rows, impulses, inverse_mass, inertia, friction, iterations):
+    """Do what `solve` does, to the last bit, for one `body` (13,) whose contacts are all with what is fixed.
+
+    Its velocity stays in registers, which takes half the time. `inertia` (3, 3) is its inverse tensor in world axes.
+    """
+    for i in range(count):
+        r = 3 * i
+        _set_directions(rows, r, contacts, i)
+        for k in range(r, r + 3):
+            rows[k, WORTH] = 1.0 / _set_side(rows, k, ARM_A, contacts, i, POINT_A, inverse_mass, inertia)
+    vx, vy, vz, wx, wy, wz = body[7], body[8], body[9], body[10], body[11], body[12]
+    for k in range(3 * count):
+        if impulses[k] != 0.0:
+            vx, vy, vz, wx, wy, wz = _pushed(vx, vy, vz, wx, wy, wz, rows, k, impulses[k], inverse_mass)
+    for _ in range(iterations):
+        change = 0.0
+        for i in range(count):
+            r = 3 * i
+            before = impulses[r]
+            after = max(0.0, before + (contacts[i, TARGET] - _speed(vx, vy, vz, wx, wy, wz, rows, r)) * rows[r, WORTH])
+            if after != before:
+                vx, vy, vz, wx, wy, wz = _pushed(vx, vy, vz, wx, wy, wz, rows, r, after - before, inverse_mass)
+                impulses[r] = after
+                change = max(change, abs(after - before))
+            was_1, was_2 = impulses[r + 1], impulses[r + 2]
+            if friction == 0.0 or (after == 0.0 and was_1 == 0.0 and was_2 == 0.0):
+                continue
+            worth = min(rows[r + 1, WORTH], rows[r + 2, WORTH])
+            now_1 = was_1 - _speed(vx, vy, vz, wx, wy, wz, rows, r + 1) * worth
+            now_2 = was_2 - _speed(vx, vy, vz, wx, wy, wz, rows, r + 2) * worth
+            square, most = now_1 * now_1 + now_2 * now_2, friction * after
+            if square > most * most:
+                scale = most / math.sqrt(square)
+                now_1, now_2 = now_1 * scale, now_2 * scale
+            vx, vy, vz, wx, wy, wz = _pushed(vx, vy, vz, wx, wy, wz, rows, r + 1, now_1 - was_1, inverse_mass)
+            vx, vy, vz, wx, wy, wz = _pushed(vx, vy, vz, wx, wy, wz, rows, r + 2, now_2 - was_2, inverse_mass)
+            impulses[r + 1], impulses[r + 2] = now_1, now_2
+            change = max(change, abs(now_1 - was_1), abs(now_2 - was_2))
+        if change * inverse_mass < TOLERANCE:
+            break
+    body[7], body[8], body[9], body[10], body[11], body[12] = vx, vy, vz, wx, wy, wz
+
+
+@borrowing
+def _speed(vx, vy, vz, wx, wy, wz, rows, r):
+    """Return how fast [m/s] a body of velocity v and spin w goes along direction `r`."""
+    turning = wx * rows[r, ARM_A] + wy * rows[r, ARM_A + 1] + wz * rows[r, ARM_A + 2]
+    return (vx * rows[r, 0] + vy * rows[r, 1] + vz * rows[r, 2]) + turning
+
+
+@borrowing
+def _pushed(vx, vy, vz, wx, wy, wz, rows, r, impulse, inverse_mass):
+    """Return velocity and spin of a body after an `impulse` [N s] along direction `r`."""
+    share = impulse * inverse_mass
+    return (
+        vx + share * rows[r, 0],
+        vy + share * rows[r, 1],
+        vz + share * rows[r, 2],
+        wx + impulse * rows[r, SPIN_A],
+        wy + impulse * rows[r, SPIN_A + 1],
+        wz + impulse * rows[r, SPIN_A + 2],
+    )
