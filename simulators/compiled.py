@@ -128,6 +128,15 @@ def borrowing(function: _F) -> _F:
     return _compiled(function, _nrt=False)
 
 
+def inlined(function: _F) -> _F:
+    """Compile like `borrowing` a small function that is put into each of its callers.
+
+    An array is passed as seven to nine numbers at every call; where small functions are called for every ray, that was half of
+    the time.
+    """
+    return _compiled(function, _nrt=False, forceinline=True)
+
+
 def _compiled(function: _F, **options: bool) -> _F:
     file = sys.modules[function.__module__].__file__ or ""
     before = config.CACHE_DIR  # type: ignore[attr-defined]

@@ -86,7 +86,7 @@ def write_clip(path: str | Path, frames: Iterable[Image], fps: float, crf: int =
     part = Path(name)
     try:
         sent = _encode(part, chain([first], pending), first.shape, fps, crf, comment)
-        held = sum(1 for _ in read_clip(part, limits=Limits(size=2**62, pixels=width * height, frames=sent + 1)))
+        held = _decoded(part)
         if held != sent:
             raise ClipError(f"{target}: {sent} frames were sent to the encoder and {held} came back")
         part.chmod(0o666 & ~_umask())
@@ -94,6 +94,17 @@ def write_clip(path: str | Path, frames: Iterable[Image], fps: float, crf: int =
     finally:
         part.unlink(missing_ok=True)
     return sent
+
+
+def _decoded(path: Path) -> int:
+    """Return how many frames a clip of ours holds, all of them decoded, none turned into colours. Raises `ClipError`."""
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-nostdin", "-xerror", *_UNTRUSTED, "-i", f"file:{path}"]
+    command += ["-map", "0:v:0", "-fps_mode", "passthrough", "-f", "framecrc", "-"]
+    with tempfile.TemporaryFile() as log:
+        told = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
+        if told.returncode or os.fstat(log.fileno()).st_size:
+            raise ClipError(f"{path.name} is damaged: {_said(log)}")
+    return sum(1 for line in told.stdout.splitlines() if not line.startswith(b"#"))  # a line a frame, after a header
 
 
 def _umask() -> int:

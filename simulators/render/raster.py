@@ -76,10 +76,11 @@ class RasterCanvas:
         shape = (camera.height, camera.width)
         self._depth = np.full((*shape, kernels.SAMPLES), np.inf)
         self._ident = np.full((*shape, kernels.SAMPLES), -1, np.int32)
+        self._kept = np.full((*shape, 6), -1.0)
         self._background = np.zeros((*shape, 3), np.uint8)
         self._tiles = np.empty((-(-camera.height // 8), -(-camera.width // 8), 4))
         self._still = np.zeros(self._tiles.shape[:2], np.int64)
-        self._trace(self._background, 0, 0, self._fixed, self._depth, self._ident)
+        self._trace(self._background, 0, 0, self._fixed, self._depth, self._ident, self._kept)
         kernels.bound_tiles(self._camera, self._depth, self._tiles)
         kernels.near_tiles(self._fixed.groups, 0, self._light, self._tiles, self._still)
 
@@ -105,14 +106,15 @@ class RasterCanvas:
         c, d = min(x1, changed[2]), min(y1, changed[3])
         if a < c and b < d:
             piece = np.empty((d - b, c - a, 3), np.uint8)
-            self._trace(piece, a, b, scene, self._depth, self._ident, near)
+            self._trace(piece, a, b, scene, self._depth, self._ident, self._kept, near)
             image[b - y0 : d - y0, a - x0 : c - x0] = piece
         return image
 
     def traced(self, state: State, row: int) -> Image:
         """Draw the whole image with no use of the background: what `frame` must equal."""
         image = np.empty_like(self._background)
-        self._trace(image, 0, 0, self._posed(state, row), self._depth.copy(), self._ident.copy())
+        kept = np.full_like(self._kept, -1.0)
+        self._trace(image, 0, 0, self._posed(state, row), self._depth.copy(), self._ident.copy(), kept)
         return image
 
     def _posed(self, state: State, row: int) -> _Posed:
@@ -122,7 +124,7 @@ class RasterCanvas:
         return self._fixed.and_then(_Posed(self._moving.kinds, prims, rects, groups))
 
     def _trace(
-        self, out: Image, x0: int, y0: int, scene: _Posed, depth: Array, ident: NDArray[np.int32],
+        self, out: Image, x0: int, y0: int, scene: _Posed, depth: Array, ident: NDArray[np.int32], kept: Array,
         near: NDArray[np.int64] | None = None,
     ) -> None:  # fmt: skip
         """Draw all pixels of `out` anew, or with `near` those that the fixed ones' picture does not hold."""
@@ -130,8 +132,9 @@ class RasterCanvas:
         shadow.casters_of(scene.prims, scene.groups, self._light, casters)
         kernels.trace(
             out, x0, y0, self._camera, scene.kinds, scene.prims, self._ink, scene.groups, scene.rects, len(self._fixed.groups),
-            self._light, self._directions, depth, ident, self._background, self._still if near is None else near, casters,
-            np.zeros((kernels.SAMPLES, 8)), glass, np.zeros((kernels.SAMPLES, 2 * len(glass) + 1, 5)), near is not None,
+            self._light, self._directions, depth, ident, self._background, kept, self._still if near is None else near,
+            casters, np.zeros((kernels.SAMPLES, 8)), glass, np.zeros((kernels.SAMPLES, 2 * len(glass) + 1, 5)), np.empty(6),
+            near is not None,
         )  # fmt: skip
 
     def _near(self, scene: _Posed) -> NDArray[np.int64]:

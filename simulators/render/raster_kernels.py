@@ -17,18 +17,19 @@ import math
 
 import numpy as np
 
-from simulators.compiled import borrowing
+from simulators.compiled import borrowing, inlined
 from simulators.render import textures as tx
-from simulators.render.raster_shading import facing, layer, shade
+from simulators.render.raster_glass import clear_ahead, footprint, same_panes, through
+from simulators.render.raster_shading import facing, shade
 from simulators.render.raster_shadow import MOST_BITS, ball_may_shadow, may_shadow, shading
-from simulators.render.raster_shapes import CONE, MISS, cast, normals, to_local
+from simulators.render.raster_shapes import CONE, MISS, cast
 
 SAMPLES = 4
 # a rotated grid: no two samples of a pixel share a row or a column
 OFFSETS = np.array([[0.125, 0.625], [0.375, 0.125], [0.625, 0.875], [0.875, 0.375]])
 
 
-@borrowing
+@inlined
 def ray(camera, x, y):
     """Return origin and unit direction of the ray through pixel coordinates (x, y)."""
     a = (x - camera[14] / 2.0) / camera[12]
@@ -43,20 +44,14 @@ def ray(camera, x, y):
     return camera[0], camera[1], camera[2], dx * n, dy * n, dz * n
 
 
-@borrowing
-def footprint(camera, t):
-    """Return how wide a sample is at distance `t` [m]."""
-    return 0.6 / camera[12] * (1.0 if camera[13] > 0.0 else t)
-
-
-@borrowing
+@inlined
 def backdrop(light, dz):
     """Return the linear colour of what lies behind everything: a wall, lighter above unless all light is ambient."""
     up = 1.0 if light[4] >= 1.0 else 0.5 + 0.5 * tx.smoothstep(-1.0, 1.0, dz)
     return light[6] * up + 0.08, light[7] * up + 0.08, light[8] * up + 0.08
 
 
-@borrowing
+@inlined
 def encode(v, light):
     """Return the 8-bit sRGB value of a linear one; the brightest part of lit colours is rolled off, not cut."""
     if v > 0.8 and light[4] < 1.0:
@@ -66,16 +61,26 @@ def encode(v, light):
 
 
 @borrowing
-def nearest(kinds, prims, groups, rects, first, px, py, t, who, ox, oy, oz, dx, dy, dz):
-    """Return (t, who) of the nearest opaque primitive in groups from `first` on, starting from what was found before."""
+def nearest(kinds, prims, groups, rects, first, near, px, py, t, who, ox, oy, oz, dx, dy, dz):
+    """Return (t, who, veiled) of the nearest opaque primitive in groups from `first` on, starting from what was found before.
+
+    `near` has a bit for each of the groups that come into question; -1: all. `veiled` says whether a clear primitive that was
+    asked is before what was found till then.
+    """
+    veiled = False
     for g in range(first, len(groups)):
+        if near >= 0 and not (near >> g) & 1:
+            continue
         if groups[g, 6] <= px < groups[g, 8] and groups[g, 7] <= py < groups[g, 9]:
             for i in range(int(groups[g, 4]), int(groups[g, 5])):
-                if kinds[i, 3] == 0 and rects[i, 0] <= px < rects[i, 2] and rects[i, 1] <= py < rects[i, 3]:
-                    s = cast(kinds, prims, i, ox, oy, oz, dx, dy, dz)
-                    if s < t:
-                        t, who = s, i
-    return t, who
+                if rects[i, 0] <= px < rects[i, 2] and rects[i, 1] <= py < rects[i, 3]:
+                    if kinds[i, 3] == 0:
+                        s = cast(kinds, prims, i, ox, oy, oz, dx, dy, dz)
+                        if s < t:
+                            t, who = s, i
+                    elif near >= 0 and not veiled:
+                        veiled = cast(kinds, prims, i, ox, oy, oz, dx, dy, dz) < t
+    return t, who, veiled
 
 
 @borrowing
@@ -98,29 +103,32 @@ def near_tiles(groups, first, light, tiles, near):
 
 
 @borrowing
-def changed(kinds, prims, groups, rects, first, near, light, px, py, t, ox, oy, oz, dx, dy, dz):
-    """Say whether a primitive in groups from `first` on is in front of what a ray hits at `t`, or may shade it there.
+def shaded(prims, groups, first, near, light, x, y, z, slack):
+    """Say whether a primitive in groups from `first` on may shade a place within `slack` [m] of a point.
 
-    `near` has a bit for each of the groups that come into question.
+    `near` is as in `nearest`.
     """
     for g in range(first, len(groups)):
         if near >= 0 and not (near >> g) & 1:
             continue
-        if groups[g, 6] <= px < groups[g, 8] and groups[g, 7] <= py < groups[g, 9]:
+        if ball_may_shadow(groups[g, 0], groups[g, 1], groups[g, 2], groups[g, 3] + slack, light, x, y, z):
             for i in range(int(groups[g, 4]), int(groups[g, 5])):
-                if rects[i, 0] <= px < rects[i, 2] and rects[i, 1] <= py < rects[i, 3]:
-                    if cast(kinds, prims, i, ox, oy, oz, dx, dy, dz) < t:
-                        return True
-    if t < MISS:
-        x, y, z = ox + t * dx, oy + t * dy, oz + t * dz
-        for g in range(first, len(groups)):
-            if near >= 0 and not (near >> g) & 1:
-                continue
-            if ball_may_shadow(groups[g, 0], groups[g, 1], groups[g, 2], groups[g, 3], light, x, y, z):
-                for i in range(int(groups[g, 4]), int(groups[g, 5])):
-                    if may_shadow(prims, i, light, x, y, z, 0.0):
-                        return True
+                if may_shadow(prims, i, light, x, y, z, slack):
+                    return True
     return False
+
+
+@inlined
+def shaded_pixel(prims, groups, first, near, light, hits):
+    """Say whether a primitive in groups from `first` on may shade any of the places in `hits` (4, 8), as `trace` has them."""
+    of = -1
+    x, y, z, square = 0.0, 0.0, 0.0, 0.0
+    for k in range(SAMPLES):
+        if hits[k, 7] >= 0.0:
+            if of < 0:
+                of, x, y, z = k, hits[k, 0], hits[k, 1], hits[k, 2]
+            square = max(square, (hits[k, 0] - x) ** 2 + (hits[k, 1] - y) ** 2 + (hits[k, 2] - z) ** 2)
+    return of >= 0 and shaded(prims, groups, first, near, light, x, y, z, math.sqrt(square))
 
 
 @borrowing
@@ -135,67 +143,7 @@ def alone(kinds, rects, groups, who, px, py):
     return True
 
 
-@borrowing
-def _put(panes, count, t, i):
-    """Put a hit (t, i) in its place among the `count` first rows of `panes`, by distance; return how many there are then."""
-    k = count
-    while k > 0 and panes[k - 1, 0] > t:
-        panes[k, 0], panes[k, 1] = panes[k - 1, 0], panes[k - 1, 1]
-        k -= 1
-    panes[k, 0], panes[k, 1] = t, i
-    return count + 1
-
-
-@borrowing
-def clear_ahead(kinds, prims, rects, glass, panes, unit, px, py, limit, ox, oy, oz, dx, dy, dz):
-    """Fill `panes` with (distance, primitive, normal in its axes) of each of `glass` that a ray meets before `limit`.
-
-    They are in the order met; the last row's first number is their count.
-    """
-    count = 0
-    for j in range(len(glass)):
-        i = glass[j]
-        if not (rects[i, 0] <= px < rects[i, 2] and rects[i, 1] <= py < rects[i, 3]):
-            continue
-        t = cast(kinds, prims, i, ox, oy, oz, dx, dy, dz)
-        if t < limit:
-            count = _put(panes, count, t, i)
-            if kinds[i, 0] == CONE:  # a wall is met again on its far side
-                t += 1.0e-9 * unit
-                t += cast(kinds, prims, i, ox + t * dx, oy + t * dy, oz + t * dz, dx, dy, dz)
-                if t < limit:
-                    count = _put(panes, count, t, i)
-    for k in range(count):
-        t, i = panes[k, 0], int(panes[k, 1])
-        x, y, z = to_local(prims, i, ox + t * dx - prims[i, 0], oy + t * dy - prims[i, 1], oz + t * dz - prims[i, 2])
-        panes[k, 2], panes[k, 3], panes[k, 4], _, _, _ = normals(kinds[i, 0], prims, i, x, y, z)
-    panes[len(panes) - 1, 0] = count
-
-
-@borrowing
-def _same_panes(a, b):
-    """Say whether two rays meet the same clear primitives on the same faces."""
-    count = int(a[len(a) - 1, 0])
-    if count != int(b[len(b) - 1, 0]):
-        return False
-    for k in range(count):
-        if a[k, 1] != b[k, 1] or a[k, 2] * b[k, 2] + a[k, 3] * b[k, 3] + a[k, 4] * b[k, 4] < 0.998:
-            return False
-    return True
-
-
-@borrowing
-def through(camera, kinds, prims, ink, panes, light, ox, oy, oz, dx, dy, dz):
-    """Return the linear colour that the clear primitives in `panes` add, front to back, and the share of light they pass."""
-    red, green, blue, keep = 0.0, 0.0, 0.0, 1.0
-    for k in range(int(panes[len(panes) - 1, 0])):
-        t, i = panes[k, 0], int(panes[k, 1])
-        r, g, b, passed = layer(kinds, prims, ink, i, light, ox, oy, oz, dx, dy, dz, t, footprint(camera, t))
-        red, green, blue, keep = red + keep * r, green + keep * g, blue + keep * b, keep * passed
-    return red, green, blue, keep
-
-
-@borrowing
+@inlined
 def even(kinds, hits):
     """Say whether all samples hit one primitive, on a part that is almost flat and has no sharp marks."""
     who = int(hits[0, 7])
@@ -210,42 +158,36 @@ def even(kinds, hits):
 
 @borrowing
 def trace(
-    out, x0, y0, camera, kinds, prims, ink, groups, rects, moving, light, directions, depth, ident, known, near_of, casters,
-    hits, glass, panes, reuse,
+    out, x0, y0, camera, kinds, prims, ink, groups, rects, moving, light, directions, depth, ident, known, kept, near_of,
+    casters, hits, glass, panes, spare, reuse,
 ):  # fmt: skip
     """Draw the pixels of `out` (h, w, 3), whose corner is (x0, y0).
 
     Groups from `moving` on move. With `reuse`, `depth` and `ident` (H, W, 4) hold what each sample hits of the fixed opaque
-    ones, `known` (H, W, 3) the picture of the fixed ones and `near_of` is as `near_tiles` fills it; a pixel that nothing
-    moving hits or shades is copied from there. Without it, depth and ident are filled in. `casters` is as `casters_of` fills
-    it. `hits` (4, 8) is room to work in: of each sample the place just above what it hits 0:3 and later its colour, the normal
-    there 3:6, the distance 6 and the primitive 7; `panes` (4, 2 n + 1, 5) is room for what `clear_ahead` finds, `glass` (n,)
-    the numbers of the clear primitives.
+    ones, `known` (H, W, 3) the picture of the fixed ones, `kept` (H, W, 6) what they hide of the light 0:2 (see `lit`; below 0
+    where nobody knows) and what the clear ones add 2:5 and pass 5 (below 0 likewise), and `near_of` is as `near_tiles` fills
+    it; a pixel that nothing moving hits or shades is copied from there. Without it, depth, ident and kept are filled in.
+    `casters` is as `casters_of` fills it. `hits` (4, 8) is room to work in: of each sample the place just above what it hits
+    0:3 and later its colour, the normal there 3:6, the distance 6 and the primitive 7; `panes` (4, 2 n + 1, 5) is room for what
+    `clear_ahead` finds, `glass` (n,) the numbers of the clear primitives, `spare` (6,) room in place of a row of `kept`.
 
     Where all four samples hit one smooth surface its colour is found once, amid them; the light's share of it, and what is
     clear before it, still for each.
     """
     above, near, still = 1.0e-7 * light[5], -1, int(groups[moving, 4]) if moving < len(groups) else len(prims)
     first = moving if reuse else 0
-    clear = len(glass) > 0
+    clear, begin, end = len(glass) > 0, np.int64(0), np.int64(SAMPLES)  # numba compiles anew for every literal number
     for row in range(out.shape[0]):
         for column in range(out.shape[1]):
             px, py = x0 + column, y0 + row
             red, green, blue = 0.0, 0.0, 0.0
-            same, plain = reuse, False
+            moved, plain = False, False
             if reuse:
                 near = near_of[py // 8, px // 8]
-            if reuse and (near < 0 or near >> moving != 0):
-                for k in range(SAMPLES):
-                    ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k, 0], py + OFFSETS[k, 1])
-                    t = depth[py, px, k]
-                    if changed(kinds, prims, groups, rects, moving, near, light, px, py, t, ox, oy, oz, dx, dy, dz):
-                        same = False
-                        break
-            if same:
-                for j in range(3):
-                    out[row, column, j] = known[py, px, j]
-                continue
+                if near >= 0 and near >> moving == 0:
+                    for j in range(3):
+                        out[row, column, j] = known[py, px, j]
+                    continue
             for turn in range(SAMPLES):
                 k = (3 * turn) % 4 if turn < 2 else turn - 1  # opposite ones first: 0, 3, 1, 2
                 ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k, 0], py + OFFSETS[k, 1])
@@ -256,11 +198,15 @@ def trace(
                 if turn >= 2 and plain:  # of a smooth wall: the samples between are on it too
                     who = int(hits[0, 7])
                     t = cast(kinds, prims, who, ox, oy, oz, dx, dy, dz)
+                    if t < MISS and reuse and clear and not moved:
+                        found = nearest(kinds, prims, groups, rects, first, near, px, py, t, who, ox, oy, oz, dx, dy, dz)
+                        moved = found[2]
                 if t == MISS:
                     t, who = MISS, -1
                     if reuse:
                         t, who = depth[py, px, k], int(ident[py, px, k])
-                    t, who = nearest(kinds, prims, groups, rects, first, px, py, t, who, ox, oy, oz, dx, dy, dz)
+                    t, who, veiled = nearest(kinds, prims, groups, rects, first, near, px, py, t, who, ox, oy, oz, dx, dy, dz)
+                    moved = moved or who >= still or (reuse and veiled)
                 if not reuse:
                     depth[py, px, k], ident[py, px, k] = t, who
                 hits[k, 6], hits[k, 7] = t, who
@@ -268,6 +214,12 @@ def trace(
                     x, y, z = ox + t * dx, oy + t * dy, oz + t * dz
                     gx, gy, gz, hits[k, 3], hits[k, 4], hits[k, 5] = facing(kinds, prims, who, x, y, z, dx, dy, dz)
                     hits[k, 0], hits[k, 1], hits[k, 2] = x + above * gx, y + above * gy, z + above * gz
+            if reuse and not moved and not shaded_pixel(prims, groups, moving, near, light, hits):
+                for j in range(3):
+                    out[row, column, j] = known[py, px, j]
+                continue
+            memo = spare if moved else kept[py, px]
+            spare[5] = -1.0
             who, t = int(hits[0, 7]), MISS
             if even(kinds, hits):
                 ox, oy, oz, dx, dy, dz = ray(camera, px + 0.5, py + 0.5)
@@ -275,9 +227,11 @@ def trace(
             once = t < MISS and abs(t - hits[0, 6]) < 8.0 * footprint(camera, t)
             if once:
                 size, may = 1.5 * footprint(camera, t), casters[who] & (near if who < still else -1)
+                spare[0] = -1.0
                 red, green, blue = shade(
-                    kinds, prims, groups, may, ink, who, light, directions, hits, 0, SAMPLES, ox, oy, oz, dx, dy, dz, t, size
-                )
+                    kinds, prims, groups, moving, may, ink, who, light, directions, hits, begin, end, ox, oy, oz, dx, dy, dz, t,
+                    size, memo,
+                )  # fmt: skip
                 red, green, blue = SAMPLES * red, SAMPLES * green, SAMPLES * blue
             else:
                 for k in range(SAMPLES):
@@ -287,24 +241,29 @@ def trace(
                         r, g, b = backdrop(light, dz)
                     else:
                         size, may = footprint(camera, t), casters[who] & (near if who < still else -1)
+                        spare[0] = -1.0
                         r, g, b = shade(
-                            kinds, prims, groups, may, ink, who, light, directions, hits, k, k + 1, ox, oy, oz, dx, dy, dz, t,
-                            size,
+                            kinds, prims, groups, moving, may, ink, who, light, directions, hits, k, k + 1, ox, oy, oz, dx, dy,
+                            dz, t, size, spare,
                         )  # fmt: skip
                     hits[k, 0], hits[k, 1], hits[k, 2] = r, g, b
                     red, green, blue = red + r, green + g, blue + b
             if clear:
-                even_panes = True
-                for k in range(SAMPLES):
-                    ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k, 0], py + OFFSETS[k, 1])
-                    clear_ahead(kinds, prims, rects, glass, panes[k], light[5], px, py, hits[k, 6], ox, oy, oz, dx, dy, dz)
-                    even_panes = even_panes and (k == 0 or _same_panes(panes[0], panes[k]))
-                if even_panes:  # found once, amid the samples
-                    if panes[0, len(panes[0]) - 1, 0] > 0.0:
-                        x, y = px + OFFSETS[1, 0], py + OFFSETS[1, 1]
-                        ox, oy, oz, dx, dy, dz = ray(camera, x, y)
-                        a, c, e, keep = through(camera, kinds, prims, ink, panes[1], light, ox, oy, oz, dx, dy, dz)
-                        red, green, blue = SAMPLES * a + keep * red, SAMPLES * c + keep * green, SAMPLES * e + keep * blue
+                even_panes = memo[5] >= 0.0
+                if not even_panes:
+                    even_panes = True
+                    for k in range(SAMPLES):
+                        ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[k, 0], py + OFFSETS[k, 1])
+                        clear_ahead(kinds, prims, rects, glass, panes[k], light[5], px, py, hits[k, 6], ox, oy, oz, dx, dy, dz)
+                        even_panes = even_panes and (k == 0 or same_panes(panes[0], panes[k]))
+                    if even_panes:  # found once, amid the samples
+                        ox, oy, oz, dx, dy, dz = ray(camera, px + OFFSETS[1, 0], py + OFFSETS[1, 1])
+                        memo[2], memo[3], memo[4], memo[5] = through(
+                            camera, kinds, prims, ink, panes[1], light, ox, oy, oz, dx, dy, dz
+                        )
+                if even_panes:
+                    red, green, blue = memo[5] * red, memo[5] * green, memo[5] * blue
+                    red, green, blue = red + SAMPLES * memo[2], green + SAMPLES * memo[3], blue + SAMPLES * memo[4]
                 else:
                     base = (red / SAMPLES, green / SAMPLES, blue / SAMPLES)
                     red, green, blue = 0.0, 0.0, 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from simulators.compiled import borrowing
+from simulators.compiled import borrowing, inlined
 from simulators.render import marks
 from simulators.render import textures as tx
 from simulators.render.raster_shadow import leaves, lit
@@ -93,7 +93,7 @@ def surface(kinds, prims, ink, i, x, y, z, nx, ny, nz, unit, footprint):
     return red, green, blue, nx * n, ny * n, nz * n, metal
 
 
-@borrowing
+@inlined
 def facing(kinds, prims, i, x, y, z, dx, dy, dz):
     """Return the true and the shading normal of primitive `i` at a place on it, in the world, against a ray's direction."""
     x, y, z = to_local(prims, i, x - prims[i, 0], y - prims[i, 1], z - prims[i, 2])
@@ -106,10 +106,14 @@ def facing(kinds, prims, i, x, y, z, dx, dy, dz):
 
 
 @borrowing
-def shade(kinds, prims, groups, casters, ink, i, light, directions, points, first, last, ox, oy, oz, dx, dy, dz, t, footprint):
+def shade(
+    kinds, prims, groups, moving, casters, ink, i, light, directions, points, first, last, ox, oy, oz, dx, dy, dz, t, footprint,
+    memo,
+):  # fmt: skip
     """Return the linear colour that a ray sees of primitive `i` at distance `t`: its own, where all light is ambient.
 
-    Rays to the light start from rows `first` to `last` of `points`, just above the surface; `casters` is as in `lit`.
+    Rays to the light start from rows `first` to `last` of `points`, just above the surface; `moving`, `casters` and `memo` are
+    as in `lit`.
     """
     wx, wy, wz = ox + t * dx, oy + t * dy, oz + t * dz
     x, y, z = to_local(prims, i, wx - prims[i, 0], wy - prims[i, 1], wz - prims[i, 2])
@@ -129,7 +133,8 @@ def shade(kinds, prims, groups, casters, ink, i, light, directions, points, firs
         for p in range(first, last):
             slack = max(slack, (points[p, 0] - wx) ** 2 + (points[p, 1] - wy) ** 2 + (points[p, 2] - wz) ** 2)
         own = i if leaves(kinds[i, 0], prims, i, light, x, y, ax, ay, az) else -1
-        key *= lit(kinds, prims, groups, casters, own, light, directions, points, first, last, wx, wy, wz, math.sqrt(slack))
+        slack = math.sqrt(slack)
+        key *= lit(kinds, prims, groups, moving, casters, own, light, directions, points, first, last, wx, wy, wz, slack, memo)
     ambient, rough = light[4], max(prims[i, 23], 0.25)
     turn = 2.0 * (dx * nx + dy * ny + dz * nz)
     mx, my, mz = dx - turn * nx, dy - turn * ny, dz - turn * nz  # the mirrored ray

@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
-from simulators.compiled import borrowing
+from simulators.compiled import borrowing, inlined
 
 BOX, SPHERE, CYLINDER, CAPSULE, CONE = range(5)
 MISS = np.inf
 
 
-@borrowing
+@inlined
 def _slab(o, d, h, near, far):
     """Cut the interval (near, far) of a ray with |coordinate| <= h."""
     if d == 0.0:
@@ -37,7 +37,7 @@ def _rounded(kind, hx, hy, hz, fillet, x, y, z, dx, dy, dz):
     return far - fillet, (a * da + b * db + c * dc) / max(far, 1.0e-300)
 
 
-@borrowing
+@inlined
 def hit_box(hx, hy, hz, ox, oy, oz, dx, dy, dz):
     """Return where a ray enters and leaves a box about its own axes; enters > leaves for a miss."""
     near, far = _slab(ox, dx, hx, -1.0e30, 1.0e30)
@@ -45,8 +45,9 @@ def hit_box(hx, hy, hz, ox, oy, oz, dx, dy, dz):
     return _slab(oz, dz, hz, near, far)
 
 
-@borrowing
-def _hit_cylinder(r, hz, ox, oy, oz, dx, dy, dz):
+@inlined
+def hit_cylinder(r, hz, ox, oy, oz, dx, dy, dz):
+    """Return where a ray enters and leaves a cylinder about its own axes; enters > leaves for a miss."""
     near, far = _slab(oz, dz, hz, -1.0e30, 1.0e30)
     a, b, c = dx * dx + dy * dy, ox * dx + oy * dy, ox * ox + oy * oy - r * r
     if a < 1.0e-24:
@@ -58,7 +59,7 @@ def _hit_cylinder(r, hz, ox, oy, oz, dx, dy, dz):
     return max(near, (-b - h) / a), min(far, (-b + h) / a)
 
 
-@borrowing
+@inlined
 def _hit_sphere(r, ox, oy, oz, dx, dy, dz):
     b = ox * dx + oy * dy + oz * dz
     px, py, pz = ox - b * dx, oy - b * dy, oz - b * dz  # the nearest point: exact where the ball is far away
@@ -69,7 +70,7 @@ def _hit_sphere(r, ox, oy, oz, dx, dy, dz):
     return -b - h, -b + h
 
 
-@borrowing
+@inlined
 def _hit_cone(prims, i, ox, oy, oz, dx, dy, dz):
     """Return where a ray first meets a piece of a lathe, a cone's wall or a flat ring, from either side; inf for a miss."""
     r0, z0, r1, z1 = prims[i, 25], prims[i, 26], prims[i, 27], prims[i, 28]
@@ -97,7 +98,7 @@ def _hit_cone(prims, i, ox, oy, oz, dx, dy, dz):
     return best
 
 
-@borrowing
+@inlined
 def _normal_cone(prims, i, x, y, z):
     """Return the true and the smoothed unit normal of a piece of a lathe at a surface point, both in its axes."""
     r0, z0, r1, z1 = prims[i, 25], prims[i, 26], prims[i, 27], prims[i, 28]
@@ -111,7 +112,7 @@ def _normal_cone(prims, i, x, y, z):
     return cos * h * size, sin * h * size, -w * size, cos * a * n, sin * a * n, b * n
 
 
-@borrowing
+@inlined
 def hit(kind, prims, i, ox, oy, oz, dx, dy, dz):
     """Return the distance at which a ray, in a primitive's axes, enters it from outside; inf for a miss."""
     hx, hy, hz, fillet = prims[i, 12], prims[i, 13], prims[i, 14], prims[i, 15]
@@ -122,7 +123,7 @@ def hit(kind, prims, i, ox, oy, oz, dx, dy, dz):
         return _hit_cone(prims, i, ox, oy, oz, dx, dy, dz)
     if kind == CAPSULE:
         half, best = hz - hx, MISS
-        near, far = _hit_cylinder(hx, half, ox, oy, oz, dx, dy, dz)
+        near, far = hit_cylinder(hx, half, ox, oy, oz, dx, dy, dz)
         if near < far and near > 0.0:
             best = near
         for end in (-half, half):
@@ -133,7 +134,7 @@ def hit(kind, prims, i, ox, oy, oz, dx, dy, dz):
     if kind == BOX:
         near, far = hit_box(hx, hy, hz, ox, oy, oz, dx, dy, dz)
     else:
-        near, far = _hit_cylinder(hx, hz, ox, oy, oz, dx, dy, dz)
+        near, far = hit_cylinder(hx, hz, ox, oy, oz, dx, dy, dz)
     if near > far or far <= 0.0:
         return MISS
     if fillet <= 0.0:
@@ -187,7 +188,7 @@ def normal(kind, prims, i, x, y, z):
     return 0.0, 0.0, math.copysign(1.0, z)
 
 
-@borrowing
+@inlined
 def normals(kind, prims, i, x, y, z):
     """Return the true and the shading unit normal of a primitive at a surface point; a lathe's may face inwards."""
     if kind == CONE:
@@ -206,7 +207,7 @@ def way_through(kind, prims, i, x, y, z, dx, dy, dz, upright):
     if kind == BOX:
         _, far = hit_box(hx, hy, hz, x, y, z, dx, dy, dz)
     elif kind == CYLINDER:
-        _, far = _hit_cylinder(hx, hz, x, y, z, dx, dy, dz)
+        _, far = hit_cylinder(hx, hz, x, y, z, dx, dy, dz)
     elif kind == SPHERE:
         _, far = _hit_sphere(hx, x, y, z, dx, dy, dz)
     else:
@@ -214,7 +215,7 @@ def way_through(kind, prims, i, x, y, z, dx, dy, dz, upright):
     return max(far, 0.0) / (2.0 * min(hx, min(hy, hz)))
 
 
-@borrowing
+@inlined
 def to_local(prims, i, x, y, z):
     """Rotate a world vector into a primitive's axes."""
     return (
@@ -224,7 +225,7 @@ def to_local(prims, i, x, y, z):
     )
 
 
-@borrowing
+@inlined
 def to_world(prims, i, x, y, z):
     """Rotate a vector of a primitive's axes into the world's."""
     return (
@@ -234,7 +235,7 @@ def to_world(prims, i, x, y, z):
     )
 
 
-@borrowing
+@inlined
 def cast(kinds, prims, i, ox, oy, oz, dx, dy, dz):
     """Return the distance at which a world ray enters a primitive; inf for a miss."""
     ox, oy, oz = ox - prims[i, 0], oy - prims[i, 1], oz - prims[i, 2]
@@ -242,7 +243,8 @@ def cast(kinds, prims, i, ox, oy, oz, dx, dy, dz):
     if b > prims[i, 16] or ox * ox + oy * oy + oz * oz - b * b > prims[i, 16] * prims[i, 16]:
         return MISS
     if kinds[i, 0] == SPHERE:  # the same in all axes
-        return hit(SPHERE, prims, i, ox, oy, oz, dx, dy, dz)
+        near, far = _hit_sphere(prims[i, 12], ox, oy, oz, dx, dy, dz)
+        return near if near < far and near > 0.0 else MISS
     ox, oy, oz = to_local(prims, i, ox, oy, oz)
     dx, dy, dz = to_local(prims, i, dx, dy, dz)
     return hit(kinds[i, 0], prims, i, ox, oy, oz, dx, dy, dz)

@@ -8,7 +8,7 @@ from test_render_marks import BOWL
 from simulators.render.canvas import nominal_state
 from simulators.render.primitives import rows_of
 from simulators.render.raster import RasterCanvas, disc_directions
-from simulators.render.raster_shadow import casters_of, leaves, lit, may_shadow
+from simulators.render.raster_shadow import ALL, NONE, casters_of, hides, leaves, lit, may_shadow
 from simulators.render.raster_shapes import cast, normals
 from simulators.world import Box, Capsule, Cylinder, Lathe, Light, Part, Sphere
 
@@ -65,13 +65,14 @@ def test_the_share_of_light_equals_casting_every_ray_at_everything():
     """The bounds that spare shadow rays must spare none that hits."""
     canvas = RasterCanvas(*WORLDS["raster"], Light(softness=0.15))
     scene = canvas._posed(nominal_state(tabletop()), 0)
-    kinds, prims = scene.kinds, scene.prims
+    kinds, prims, fixed = scene.kinds, scene.prims, len(canvas._fixed.groups)
     rng = np.random.default_rng(4)
     partly, points = 0, np.zeros((4, 3))
 
     def seen(first: int, last: int, middle: np.ndarray, slack: float) -> float:
         return lit(
-            kinds, prims, scene.groups, -1, -1, canvas._light, canvas._directions, points, first, last, *middle, slack
+            kinds, prims, scene.groups, fixed, -1, -1, canvas._light, canvas._directions, points, first, last, *middle, slack,
+            np.array([-1.0, 0.0]),
         )  # fmt: skip
 
     for point in rng.uniform((-0.12, -0.12, 1e-4), (0.12, 0.12, 0.05), (3000, 3)):
@@ -87,6 +88,27 @@ def test_the_share_of_light_equals_casting_every_ray_at_everything():
             assert may_shadow(prims, i, canvas._light, *point, 0.0) or not hit.any()
         partly += 0 < share < 1
     assert partly > 50
+
+
+@pytest.mark.parametrize("shape", SOLIDS)
+def test_what_is_told_of_all_rays_at_once_each_of_them_says_too(shape):
+    """From four places near a point: a solid said to hide all of the light is met by every ray, one to hide none by none."""
+    [(kind, row, _)] = rows_of(Part(shape))
+    turned = np.linalg.qr(np.random.default_rng(12).normal(size=(3, 3)))[0]
+    row[3:12] = turned.ravel()
+    kinds, prims, rng = np.array([kind]), row[None], np.random.default_rng(11)
+    towards = np.array([-0.4, -0.35, 0.85])
+    light = np.array([*towards / np.linalg.norm(towards), np.tan(0.02), 0.4, 1.0])
+    directions = disc_directions(Light(tuple(towards), softness=0.02))
+    told = {NONE: 0, ALL: 0}
+    for point in -light[:3] * rng.uniform(0.0, 6.0, (1500, 1)) + rng.normal(size=(1500, 3)) * 0.7:
+        which = hides(kinds, prims, 0, light, *point, 0.01)
+        if which in told:
+            near = point + rng.uniform(-0.005, 0.005, (4, 3))
+            met = [np.isfinite(cast(kinds, prims, 0, *near[k], *d)) for k in range(4) for d in directions[k]]
+            assert all(met) if which == ALL else not any(met)
+            told[which] += 1
+    assert told[NONE] > 60 and told[ALL] > 60, told
 
 
 def test_no_group_that_can_shade_a_primitive_is_left_out_for_it():
@@ -105,8 +127,8 @@ def test_no_group_that_can_shade_a_primitive_is_left_out_for_it():
             points = np.tile(place, (4, 1))
             told = [
                 lit(
-                    scene.kinds, scene.prims, scene.groups, bits, -1, canvas._light, canvas._directions, points, 0, 4, *place,
-                    0.0,
+                    scene.kinds, scene.prims, scene.groups, 0, bits, -1, canvas._light, canvas._directions, points, 0, 4,
+                    *place, 0.0, np.array([0.0, 1.0]),
                 )
                 for bits in (-1, some)
             ]  # fmt: skip

@@ -146,9 +146,26 @@ def test_an_old_clip_survives_a_failed_new_one(tmp_path, frames):
 def test_a_count_that_differs_is_an_error(tmp_path, frames, monkeypatch):
     import simulators.video as video
 
-    whole = video.read_clip
-    monkeypatch.setattr(video, "read_clip", lambda *a, **k: list(whole(*a, **k))[:-1])
+    whole = video._encode
+    monkeypatch.setattr(video, "_encode", lambda path, some, *rest: whole(path, list(some)[:-1], *rest) + 1)  # one gets lost
     with pytest.raises(ClipError, match=f"{len(frames)} frames were sent to the encoder and {len(frames) - 1} came back"):
+        write_clip(tmp_path / "clip.mp4", frames, 16)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_the_encoder_broke_is_an_error(tmp_path, frames, monkeypatch):
+    import simulators.video as video
+
+    whole = video._encode
+
+    def broken(path, *rest):
+        sent, data = whole(path, *rest), path.read_bytes()
+        start = data.index(b"mdat") + len(data) // 4
+        path.write_bytes(data[:start] + bytes(255 - b for b in data[start:]))
+        return sent
+
+    monkeypatch.setattr(video, "_encode", broken)
+    with pytest.raises(ClipError, match="damaged"):
         write_clip(tmp_path / "clip.mp4", frames, 16)
     assert not list(tmp_path.iterdir())
 
