@@ -61,19 +61,20 @@ class States:
     undecided: State
 
 
-def collect(scene: Scene, seed: int, per_outcome: int, limit: int, pool: Pool | None, advance: Advance) -> States:
-    """Return at most `per_outcome` final states of each outcome, as many of each as turn up in `limit` rollouts.
+def collect(
+    scene: Scene, seed: int, per_outcome: int, limit: int, pool: Pool | None, advance: Advance, most: int = MOST
+) -> States:
+    """Return at most `per_outcome` final states of each outcome, `most` in all, as many as turn up in `limit` rollouts.
 
     In a heap the deciding body changes places with others of other looks. For an outcome that does not come the launch is
     spread wider: only what it looks like is learned.
     """
     count = len(scene.outcomes)
-    per = min(per_outcome, max(8, MOST // count))
+    per = min(per_outcome, max(8, most // count))
     needed = np.full(count, per)
     heap = any(len(group) > 2 for group in focus.alike(scene.device.world()))
     stream = scene.stream + TRAINING
-    most = min(limit, CLUSTER) if heap else limit
-    found = search(scene, seed, needed, limit=most, stream=stream, pool=pool, advance=advance)
+    found = search(scene, seed, needed, limit=min(limit, CLUSTER) if heap else limit, stream=stream, pool=pool, advance=advance)
     ends, facts = [found.end], [found.fact.astype(np.int64)]
     labels = [scene.outcome(found.fact).astype(np.int64)]
     if heap and len(found):

@@ -32,6 +32,7 @@ from simulators.render.canvas import Image, nominal_state
 
 __all__ = ["TRAINING", "TrainedJudge", "Training"]
 THRESHOLD = 0.9  # of the calibrated probability that the answer is right; below it the judge abstains. Fixed, for every scene
+UNSURE, MORE = 0.03, 2
 LEAST = 4  # examples that an outcome needs to be learned
 FURTHER = 1.25  # times: a thing is found so much less exactly in looks that were not learned from
 SPOILT = 60  # pictures, about, that are spoilt for what nothing can be read from to be learned
@@ -104,12 +105,22 @@ class TrainedJudge:
     ) -> TrainedJudge:
         """Learn a scene from at most `per_outcome` rollouts of each outcome, out of at most `limit`, on a stream of its own.
 
-        Of many outcomes fewer each are learned from, see `examples.MOST`. An outcome of which fewer than four pictures can be
-        had is not learned, and `training.unlearned` says so. `advance(count)` hears of every example found. Raises `UserError`
-        where no outcome can be learned.
+        Of many outcomes fewer each are learned from, see `examples.MOST`. A judge that these leave without an answer to more
+        than `UNSURE` of its own examples, in looks left out, learns anew from `MORE` times as many. An outcome of which fewer
+        than four pictures can be had is not learned, and `training.unlearned` says so. `advance(count)` hears of every example
+        found. Raises `UserError` where no outcome can be learned.
         """
+        judge = cls._learned(scene, seed, per_outcome, examples.MOST, limit, pool, advance)
+        if judge.training.abstained > UNSURE:
+            judge = cls._learned(scene, seed, MORE * per_outcome, MORE * examples.MOST, limit, pool, advance)
+        return judge
+
+    @classmethod
+    def _learned(
+        cls, scene: Scene, seed: int, per_outcome: int, most: int, limit: int, pool: Pool | None, advance: Advance
+    ) -> TrainedJudge:
         begun = time.monotonic()
-        states = examples.collect(scene, seed, per_outcome, limit, pool, advance)
+        states = examples.collect(scene, seed, per_outcome, limit, pool, advance, most)
         found = time.monotonic()
         source = source_of(scene)
         counts = np.bincount(states.labels, minlength=len(scene.outcomes))
