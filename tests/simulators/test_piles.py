@@ -167,7 +167,7 @@ def shortened(device: Tumbler) -> Tumbler:
     return dataclasses.replace(device, turns=0.2, pause=0.0, dwell=0.1)
 
 
-@pytest.mark.parametrize("id", ["pawbench/A-13", "pawbench/A19", "calibench/lottery"])
+@pytest.mark.parametrize("id", ["pawbench/A-13", "pawbench/A19", "calibench/lottery", "quincunx/A19", "quincunx/lottery"])
 def test_the_heap_of_the_picture_lies_still_and_inside(id: str) -> None:
     """Frame 0 is a heap at rest: left alone for half a second, no ball moves by a tenth of its radius, nor overlaps another."""
     scene = load_scene(id)
@@ -179,6 +179,16 @@ def test_the_heap_of_the_picture_lies_still_and_inside(id: str) -> None:
     assert moved.max() < 0.1 * radius
     apart = np.sqrt(np.sum((bodies[:, None, :3] - bodies[None, :, :3]) ** 2, axis=-1)) + 9.0 * np.eye(len(bodies))
     assert apart.min() > 1.999 * radius  # poured hard: nothing to spring out of
+
+
+def test_where_one_ball_fills_the_depth_none_balances_on_another() -> None:
+    """Poured in one plane each ball would stand straight on the one below and stay: a heap that no one could build."""
+    scene = load_scene("quincunx/lottery")
+    places = State.at_release(scene.device.world(), 1).pos[0, list(scene.device.world().loose)]
+    apart = places[:, None] - places[None]
+    touching = (np.linalg.norm(apart, axis=-1) < 2.01 * scene.device.ball_radius) & (apart[..., 2] > 0.0)
+    assert touching.any()
+    assert np.hypot(apart[..., 0], apart[..., 1])[touching].min() > 0.5 * scene.device.ball_radius
 
 
 def test_batches_and_recording_change_no_bit() -> None:
