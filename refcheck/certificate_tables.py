@@ -42,7 +42,7 @@ def certificates(some: Sequence[Certificate]) -> Table:
             str(one.n),
             f"{one.null_rate.value:.2%}",
             _p(one.p_value),
-            f"{one.rollouts_per_second:.0f}",
+            "shared" if one.rollouts_per_second != one.rollouts_per_second else f"{one.rollouts_per_second:.0f}",
             one.basis,
         )
     return shown

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -65,6 +66,7 @@ OPTIONS = (
 USES_SCENES = True
 REFERENCES = "references.md"
 RARE = 0.02
+MOST_KEPT = 2**24 // LOOK  # looks of one scene's physics that are kept for another of the same: a fifth of a GiB
 EVIDENCE = "evidence"  # the folder in `out` from which an interrupted gathering of evidence goes on
 
 Verdict = Literal["holds", "fails", "undecided", "consistent (assumption)"]
@@ -151,20 +153,23 @@ def certify(
     predict: int = 0,
     pool: Pool | None = None,
     advance: Callable[[int], Any] = lambda count: None,
+    kept: list[Look] | None = None,
 ) -> Certificate:
     """Run `scene` in looks of 256 rollouts until the sequential test decides, or `budget` or `seconds` [s] run out.
 
     Of its first rollouts, at most `predict`, it is learnt how much the launch tells of the outcome. What `pool` has in flight
-    at the verdict is dropped. `advance(count)` hears of every look. Raises `ValueError` for a scene
+    at the verdict is dropped. `advance(count)` hears of every look. `kept` are the first looks of the same rollouts (digest,
+    stream, seed), which are not run again; what is run is added to it. Raises `ValueError` for a scene
     without an exact `q`, `InfrastructureError` when a worker dies.
     """
     epsilon = epsilon_of(scene, epsilon)
     test = SequentialTest(scene.q(), epsilon, alpha, null_limit)
-    state, seen = test.state, list[_Look]()
+    state, seen = test.state, list[Look]()
     begun, ran_out = time.monotonic(), "budget"
     end = math.inf if seconds is None else begun + seconds
-    stream = run_range(scene.integrator, scene.device, seed, scene.stream, 0, budget, pool)
-    for look in _looks(stream, end):
+    known = [] if kept is None else kept[: budget // LOOK]
+    stream = run_range(scene.integrator, scene.device, seed, scene.stream, LOOK * len(known), budget, pool)
+    for look in chain(known, _looks(stream, end)):
         state = test.update(scene.outcome(look.fact))
         seen.append(look)
         advance(len(look.fact))
@@ -175,6 +180,11 @@ def certify(
             break
     stream.close()  # type: ignore[attr-defined]
     one = _certificate(scene, state, seen, epsilon, alpha, null_limit, seed, time.monotonic() - begun, ran_out)
+    if known:
+        ran = one.n - min(one.n, LOOK * len(known))
+        one = replace(one, rollouts_per_second=ran / one.seconds if ran else float("nan"))
+    if kept is not None:
+        kept += [look for look in seen[len(kept) : MOST_KEPT] if len(look.fact) == LOOK]
     if predict:
         told = predictability(scene, scene.outcome(_columns(seen).fact[:predict]), seed)
         one = replace(one, predictability=told)
@@ -182,7 +192,7 @@ def certify(
 
 
 @dataclass(frozen=True)
-class _Look:
+class Look:
     """The columns of a look that a certificate needs; final states would fill the memory."""
 
     fact: np.ndarray
@@ -190,13 +200,13 @@ class _Look:
     first: np.ndarray
     settle_time: np.ndarray
 
-    def __getitem__(self, rows: slice) -> _Look:
-        return _Look(self.fact[rows], self.null[rows], self.first[rows], self.settle_time[rows])
+    def __getitem__(self, rows: slice) -> Look:
+        return Look(self.fact[rows], self.null[rows], self.first[rows], self.settle_time[rows])
 
 
-def _looks(stream: Iterator[Rollouts], end: float) -> Iterator[_Look]:
+def _looks(stream: Iterator[Rollouts], end: float) -> Iterator[Look]:
     """Yield looks of exactly 256 rows, whatever the slices; the last of all, or the one at the time `end`, may be short."""
-    held: _Look | None = None
+    held: Look | None = None
     for part in stream:
         held = _columns([part] if held is None else [held, part])
         late = time.monotonic() >= end
@@ -207,16 +217,14 @@ def _looks(stream: Iterator[Rollouts], end: float) -> Iterator[_Look]:
         yield held
 
 
-def _columns(parts: Sequence[Rollouts | _Look]) -> _Look:
-    return _Look(
-        *(np.concatenate([getattr(part, name) for part in parts]) for name in ("fact", "null", "first", "settle_time"))
-    )
+def _columns(parts: Sequence[Rollouts | Look]) -> Look:
+    return Look(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("fact", "null", "first", "settle_time")))
 
 
 def _certificate(
     scene: Scene,
     state: SequentialVerdict,
-    seen: Sequence[_Look],
+    seen: Sequence[Look],
     epsilon: float,
     alpha: float,
     null_limit: float,
@@ -284,12 +292,19 @@ def run(request: Request) -> Answer:
             f"verify needs an exact reference `q`, which these scenes have not: {', '.join(without)}; leave them out"
         )
     certificates, ranges, rares = [], dict[str, Range](), dict[str, list[Rare]]()
+    # Scenes of one physics and stream, such as a pair that differs in a cue, have the same rollouts: they are run once.
+    physics = [(physics_digest(scene.device, scene.integrator), scene.stream) for scene in loaded]
+    kept = dict[tuple[str, str], list[Look]]()
     with pool_of(running, request.out) as pool:
-        kept = None if request.out is None else request.out / EVIDENCE
-        gatherer = Gatherer(further, values["seed"], values["alpha"], seconds=further_seconds, pool=pool, folder=kept)
-        for scene in loaded:
+        folder = None if request.out is None else request.out / EVIDENCE
+        gatherer = Gatherer(further, values["seed"], values["alpha"], seconds=further_seconds, pool=pool, folder=folder)
+        for number, scene in enumerate(loaded):
+            same = physics[number]
+            shared = kept.pop(same, list[Look]())
             with request.progress(f"verify {scene.id}") as advance:
-                one = certify(scene, pool=pool, advance=advance, **values)
+                one = certify(scene, pool=pool, advance=advance, kept=shared, **values)
+            if same in physics[number + 1 :]:
+                kept[same] = shared
             if further != 0:
                 one = replace(one, evidence=gatherer.gather(scene, request.overrides))
                 one = replace(one, supports=supports(one, scene.q()))

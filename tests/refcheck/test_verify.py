@@ -93,6 +93,51 @@ def test_seeds_give_other_rollouts_and_the_pair_shares_its_launches(toy_conf):
     assert (pair.stream, pair.tally) == (base.stream, base.tally)
 
 
+def as_base(folder) -> None:
+    """Let the pair of the toy scene differ from it in nothing that physics knows."""
+    file = folder / "wedge-glossy.yaml"
+    file.write_text(file.read_text().replace("device: {finish: glossy}\n", ""))
+
+
+def test_rollouts_of_the_same_physics_are_run_once_and_certify_as_alone(toy_conf, monkeypatch):
+    """What is kept of one scene serves the next: as far as it goes, and no further than its own budget."""
+    asked, run_range = list[int](), verify.run_range
+
+    def watched(*args, **settings):
+        asked.append(args[4])
+        return run_range(*args, **settings)
+
+    monkeypatch.setattr(verify, "run_range", watched)
+    as_base(toy_conf)
+    same = {"epsilon": 0.05, "seed": 7}
+    base, pair = (load_scene(name, [shifted(0.52)]) for name in ("toy/wedge", "toy/wedge-glossy"))
+    alone, longer = verify.certify(pair, budget=1000, **same), verify.certify(pair, **same)
+    assert longer.looks > 4
+    kept = list[verify.Look]()
+    verify.certify(base, budget=600, kept=kept, **same)
+    assert len(kept) == 2  # a last look that is short is no look of a longer run
+    after = verify.certify(pair, budget=1000, kept=kept, **same)
+    assert timeless(after) == timeless(alone) and len(kept) == 3
+    assert timeless(verify.certify(pair, kept=kept, **same)) == timeless(longer)
+    again = verify.certify(base, kept=kept, **same)
+    assert {**timeless(again), "scene": pair.id} == timeless(longer) and math.isnan(again.rollouts_per_second)
+    assert asked == [0, 0, 0, 512, 768, 256 * longer.looks]
+
+
+def test_a_command_runs_a_pair_once(toy_conf, capsys, monkeypatch):
+    asked, run_range = list[int](), verify.run_range
+    monkeypatch.setattr(verify, "run_range", lambda *args: asked.append(args[4]) or run_range(*args))
+    words = ["verify", "epsilon=0.1", "workers=1", "json=true"]
+    as_base(toy_conf)
+    assert app.main([*words, "scenes=toy/*"]) == 0
+    together = json.loads(capsys.readouterr().out)["certificates"]
+    assert asked[0] == 0 and asked[1:] == [together[0]["n"]]
+    for one in together:
+        assert app.main([*words, f"scene={one['scene']}"]) == 0
+        (alone,) = json.loads(capsys.readouterr().out)["certificates"]
+        assert {**one, **dict.fromkeys(TIMING)} == {**alone, **dict.fromkeys(TIMING)}
+
+
 def test_verify_on_the_command_line(toy_conf, capsys, tmp_path):
     words = ["verify", "scenes=toy/*", "epsilon=0.1", "workers=1", "json=true"]
     assert app.main([*words, "require=holds", f"out={tmp_path}"]) == 0
