@@ -23,6 +23,7 @@ from simulators.engines.loop import physics_digest
 from simulators.render import Canvas, Image, Renderer, looks
 from simulators.render.annotations import terminal, track
 from simulators.render.blur import STILL, Shutter
+from simulators.render.contacts import Contacts
 from simulators.render.looks import Look, Shot
 from simulators.render.segmentation import Segmenter, write_masks
 from simulators.video import MINIMUM, frames_of_clip, rows_of_clip, source_image
@@ -140,6 +141,7 @@ class Filming:
     def __init__(self, scene: Scene, film: Film, seed: int) -> None:
         self.scene, self.film, self.seed = scene, film, seed
         self._number: int | None = None
+        self._contacts: Contacts | None = None
 
     def _load(self, index: int) -> None:
         if self._number == self.film.number(index):
@@ -170,9 +172,11 @@ class Filming:
         world, trajectory = self.scene.device.world(), (rollout.trajectories or ())[0]
         if self._segmenter is None:
             self._segmenter = Segmenter(world, self.shot.camera)
+        if self._contacts is None:
+            self._contacts = Contacts(world)
         rows = rows_of_clip(len(trajectory), self.shot.look.shutter, self.film.frames)
         with atomic(path.with_suffix(TRACK)) as temporary, open(temporary, "wb") as file:
-            arrays = track(self.scene.device, self.shot.camera, self._segmenter, trajectory, rows)
+            arrays = track(self.scene.device, self.shot.camera, self._segmenter, self._contacts, trajectory, rows)
             np.savez_compressed(file, allow_pickle=False, **arrays)
         if self.film.masks:
             with atomic(path.with_suffix(MASKS)) as temporary:

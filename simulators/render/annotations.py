@@ -8,7 +8,8 @@ the centre of mass, angular velocities in world axes. Time 0 is the release, so 
 times. Pixels are counted from the top left corner, x to the right, y down, their centres at .5; boxes are (x0, y0, x1, y1).
 Images are row-major, top row first. Depth is the distance along the look, not along the ray, in metres, inf where there is
 nothing. Row i is frame i of the clip, held frames included: they repeat the final state, its time too. Bodies are
-`World.moving` in order, as `names` has them; in `segmentation` 0 is nothing and k + 1 is entry k of meta's `bodies`.
+`World.moving` in order, as `names` has them; in `segmentation` 0 is nothing and k + 1 is entry k of meta's `bodies`. Shapes,
+where they are at a frame's instant, tell `contact` (see `contacts`); the integrator tells `touched`, of watched pairs.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from simulators.device import NULL_REASONS, Device, Rollouts, State
+from simulators.render.contacts import Contacts
 from simulators.render.primitives import half_extents
 from simulators.render.segmentation import Segmenter
 from simulators.rotation import Array, multiply, rotate
@@ -78,12 +80,16 @@ def motion(world: World, camera: Camera, trajectory: State) -> dict[str, Array]:
     }
 
 
-def track(device: Device, camera: Camera, segmenter: Segmenter, trajectory: State, rows: Sequence[int]) -> dict[str, Array]:
+def track(
+    device: Device, camera: Camera, segmenter: Segmenter, contacts: Contacts, trajectory: State, rows: Sequence[int]
+) -> dict[str, Array]:
     """Return the arrays of a clip's `track.npz`: rows `rows` of a trajectory, one a frame.
 
     Those of `motion`, and `pixels` (n, b), how many show a body; `visibility` (n, b), their share of those it would cover with
-    nothing before it; `touched` (n, w), whether pair k of `watched` (w, 2) has ever touched; `fact` (n,), what the device
-    reads off the frame alone: a position in meta's `facts`, -1 undecided, -2 at rest where nothing counts, -3 on an edge.
+    nothing before it; `contact` (n, b, B), whether a loose body touches entry j of `bodies` (B,), all of the world's, at that
+    instant (rows of actuators are False); `touched` (n, w), whether pair k of `watched` (w, 2) has ever touched; `fact` (n,),
+    what the device reads off the frame alone: a position in meta's `facts`, -1 undecided, -2 at rest where nothing counts, -3
+    on an edge.
     """
     world, shown = device.world(), np.asarray(rows)
     own, back = np.unique(shown, return_inverse=True)
@@ -93,6 +99,8 @@ def track(device: Device, camera: Camera, segmenter: Segmenter, trajectory: Stat
         **{key: value if key in _ONCE else value[back] for key, value in motion(world, camera, some).items()},
         "pixels": np.array([count for count, _ in seen], np.int64)[back],
         "visibility": np.array([share for _, share in seen], float)[back],
+        "contact": np.array([contacts.touching(*pose) for pose in zip(some.pos, some.quat, strict=True)], bool)[back],
+        "bodies": np.array([body.name for body in world.bodies]),
         "touched": some.touched[back],
         "watched": np.array(world.watched, dtype=np.str_).reshape(-1, 2),
         "fact": np.asarray(device.read(some), np.int16)[back],

@@ -16,6 +16,7 @@ from simulators.engines.loop import run
 from simulators.render import prepare
 from simulators.render.blur import Shutter
 from simulators.render.canvas import nominal_state
+from simulators.render.contacts import Contacts
 from simulators.video import read_clip
 
 SMALL = ("scene.camera.width=416", "scene.camera.height=240")
@@ -56,6 +57,11 @@ def test_notes_say_what_the_clip_shows(scene, tmp_path):
         per_frame = {"time", "pos", "quat", "vel", "omega", "centre", "box", "depth", "pixels", "visibility", "touched", "fact"}
         assert {key for key, value in frames.items() if len(value) == clip.frames} >= per_frame
         assert scene.device.facts[frames["fact"][-1]] == told["fact"]
+        assert list(frames["bodies"]) == told["bodies"]
+        contacts = Contacts(scene.device.world())
+        touching = [contacts.touching(*pose) for pose in zip(frames["pos"], frames["quat"], strict=True)]
+        contacts.close()
+        assert np.array_equal(frames["contact"], touching)
         held = told["held_from"]
         assert frames["time"][held] == frames["time"][-1] > frames["time"][held - 1]
         with np.load(path.with_suffix(".masks.npz")) as masks:
