@@ -24,6 +24,7 @@ CUES = {
     "pawbench/A24": {"sign"},
     "quincunx/A-14": {"prop 1", "prop 2", "prop 3"},
     "quincunx/A20": {"sign"},
+    "quincunx/A24": {"sign"},
 }
 FPS = 4.0
 
