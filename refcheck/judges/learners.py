@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy.optimize import linear_sum_assignment, minimize
 from scipy.special import expit
 from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -32,6 +32,7 @@ INSIDE, BESIDE = (
     0.3,
     0.8,
 )  # where the pixels are not known: sizes from the middle within which a cell shows the thing, and beyond which it does not
+TRIED = 60  # pictures, about, on which it is seen which way of learning finds things better
 NEGATIVES = 120  # cells that show something else, of a picture
 FIXED = 2.0  # pixels: a thing whose middle varies less, as a wheel about its hub, is where it always is
 FOLDS = 3
@@ -72,8 +73,6 @@ class Detector:
         centres = grid.centres().reshape(-1, 2)
         rows, shows = list[NDArray[np.float32]](), list[NDArray[np.bool_]]()
         pictures = [(one.sight, one) for one in items if one.sight is not None and one.places is not None]
-        if any(one.shape is not None for _, one in pictures):
-            pictures = [(sight, one) for sight, one in pictures if one.shape is not None]
         for sight, one in [*pictures, *((sight, None) for sight in empty)]:
             cells = grid.describe(sight).reshape(len(centres), -1)
             own, other = _shown(one, grid, size)
@@ -85,6 +84,31 @@ class Detector:
         model = HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=15, learning_rate=0.2, random_state=0)
         model.fit(np.concatenate(rows), np.concatenate(shows))
         return cls(grid, size, count, middle, model)
+
+    @classmethod
+    def best(
+        cls, items: Sequence[Example], empty: Sequence[Sight], region: Region, size: float, count: int, generator: Generator
+    ) -> Detector:
+        """Learn as `fit` does, from the pixels that show the thing or from what is near its middle: what finds it better.
+
+        The pixels of a long thing, as of a pendulum's arm, lie otherwise about its middle in every pose.
+        """
+        shaped = [one for one in items if one.shape is not None]
+        if not shaped:
+            return cls.fit(items, empty, region, size, count, generator)
+        others = [one for one in items if one.shape is None and one.sight is not None and one.places is not None] or shaped
+        near = [replace(one, shape=None) for one in shaped]
+        tried = [cls.fit(some, empty, region, size, count, generator) for some in (shaped, near)]
+        return min(tried, key=lambda one: one.error(others[:: max(1, len(others) // TRIED)]))
+
+    def error(self, items: Sequence[Example]) -> float:
+        """Return by how far [px] things are found off their places, as a root mean square; `size` at most for each."""
+        gaps = list[float]()
+        for one in items:
+            if one.sight is not None and one.places is not None:
+                gap = np.linalg.norm(one.places[:, None] - self.find(one.sight)[0][None], axis=-1)
+                gaps += np.minimum(gap[linear_sum_assignment(gap)], self.size).tolist()
+        return float(np.sqrt(np.mean(np.square(gaps))))
 
     def find(self, sight: Sight) -> tuple[FloatArray, FloatArray]:
         """Return places (count, 2) [px] and the probability (count,) that each shows the thing."""

@@ -147,7 +147,7 @@ class TrainedJudge:
             some = shown[:: max(1, len(shown) // SPOILT)]
             spoilt = [damaged(sight, drawn.region, generator, undone=not opened) for sight in some]
             empty = [one.sight for one in kept if one.sight is not None and one.label < 0]
-            detector = Detector.fit(kept, [*empty, *spoilt], drawn.region, drawn.size, drawn.count, generator)
+            detector = Detector.best(kept, [*empty, *spoilt], drawn.region, drawn.size, drawn.count, generator)
             looks, y, ways = learnable(kept, words, detector, generator)
             for place, sight in enumerate([*empty, *spoilt]):
                 places, _ = detector.find(sight)
