@@ -39,6 +39,7 @@ FOLDS = 3
 COMPONENTS = (60, 100)  # of upright and of turned looks
 JITTER = (0.06, 0.03)  # of scale and place, as shares: nothing is ever cut out quite in the same place
 TURNS = tuple(30.0 * k for k in range(12))  # degrees: a thing that lies on a table may lie any way round
+MOST_ROWS = 8_000  # of turned looks, about, that are learned from: what that takes grows with their square
 READ_TURNS = tuple(45.0 * k for k in range(8))
 GOOD = 0.995  # accuracy at which turned crops, slow to learn from, are not tried
 KINDS = ("place", "spot", "fine", "fine, context", "fine, context, place", "shape", "shape, place", "fine, shape, place")
@@ -213,8 +214,9 @@ class Described:
 
     def learn(self, kind: str, rows: NDArray[np.int64], y: NDArray[np.int64]) -> SVC:
         """Fit words `y` (n,) of looks `rows` (n,) in the features `kind`."""
-        if kind == "turned":  # each look at half of the turns
-            parts = [(x[rows[k % 2 :: 2]], y[k % 2 :: 2]) for k, x in enumerate(self.turned)]
+        if kind == "turned":  # each look at half of the turns, at fewer where there are many looks
+            step = max(2, round(len(rows) * len(self.turned) / MOST_ROWS))
+            parts = [(x[rows[k % step :: step]], y[k % step :: step]) for k, x in enumerate(self.turned)]
             x, words = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
             return SVC(C=10.0, class_weight="balanced", decision_function_shape="ovo").fit(x, words)
         return SVC(C=30.0, class_weight="balanced", decision_function_shape="ovo").fit(joined(self.upright, kind)[rows], y)
