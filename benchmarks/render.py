@@ -40,7 +40,7 @@ from simulators.world import Box, Camera, Lathe, Light, Part, Sphere, World
 
 PLANAR = ("calibench/galton_board", "pawbench/A22")
 RASTER = ("pawbench/A-02", "calibench/dice", "pawbench/A-01", "pawbench/A-13", "calibench/roulette", "calibench/lottery")
-PHOTOREAL = ("pawbench/A-02", "calibench/galton_board")
+PHOTOREAL = ("pawbench/A-02", "calibench/galton_board", "pawbench/A22", "pawbench/A18")
 OVERLAPPING = ("calibench/galton_board", "calibench/roulette")
 MANY = "pawbench/A-02"
 PEER_FRAMES = 3

@@ -24,11 +24,12 @@ from simulators.render.raster import RasterCanvas
 from simulators.rotation import Array, rotate
 from simulators.world import Body, Camera, Light, Material, Part, Vec3, World
 
-STILL = 64  # samples a pixel of what never moves
-SAMPLES = 2_400_000  # most of a frame's window: .7 s for 1.6 million on two cores, so that a clip takes under a minute
+STILL = 49  # samples a pixel of what never moves
+SAMPLES = 1_600_000  # most of a frame's window: .7 s on two cores, so that a clip takes under a minute
 FEWEST, MOST = 4, 36  # samples a pixel of a window
 MARGIN, FEATHER = 28, 14  # px about what moves and its shadow, for what it mirrors and darkens; over which a window fades out
 DEPTH, GLASS_DEPTH = 6, 20  # bounces; between the two sides of a pane seen at a grazing look light goes to and fro
+ALIKE = 0.2  # of a place's brightness: so much may change and most of its noise is still the same
 SPARK = 1.6, 0.08  # how many times brighter than what is about it, and how much more of linear light, a spark is
 _FOCAL = 400.0  # distances to the subject in a lens's radius: a stop at which all that matters is sharp
 _BACKDROP = (0.50, 0.52, 0.56)
@@ -67,8 +68,8 @@ def _mitsuba() -> Any:
 class PhotorealCanvas:
     """One world, camera and light, prepared: see `Canvas`, but for noise.
 
-    `frame` renders one window for all rows after the release, the pixels that anything moving, or its shadow, touches in
-    any of them; a row before the release, which every launch shares, has its own. Held states are the same picture.
+    `frame` renders one window for all rows after the action, the pixels that anything moving, or its shadow, touches in any of
+    them; a row before, while actuators move, has its own. Held states are the same picture.
 
     Clear walls are thin: they mirror as glass does and let light and looks straight through, unbent.
     """
@@ -81,7 +82,9 @@ class PhotorealCanvas:
         self._bsdfs: dict[tuple[Material, int], Any] = {}
         # through glass, `volpath` alone looks for the light; where there is none `path` is faster
         self._clear = any(part.material.opacity < 1.0 for body in world.bodies for part in body.parts)
+        self._acted = max([0.0, *(move.times[-1] for move in world.moves.values())])
         self._seen: tuple[bytes, Region] = (b"", (0, 0, 0, 0))
+        self._grain: tuple[Region, Array] = (0, 0, 0, 0), np.zeros((0, 0, 3))
         self._still = [
             shape
             for body in world.fixed
@@ -104,11 +107,11 @@ class PhotorealCanvas:
             x0, y0, x1, y1 = self._raster.region(state, one)
             return clip_region((x0 - MARGIN, y0 - MARGIN, x1 + MARGIN, y1 + MARGIN), width, height)
 
-        if state.time[row] < 0.0:
+        if state.time[row] < self._acted:
             return grown(row)
         key = state.pos.tobytes() + state.quat.tobytes()
         if self._seen[0] != key:
-            all_of = np.array([grown(one) for one in range(len(state)) if state.time[one] >= 0.0])
+            all_of = np.array([grown(one) for one in range(len(state)) if state.time[one] >= self._acted])
             window = (*all_of[:, :2].min(axis=0).tolist(), *all_of[:, 2:].max(axis=0).tolist())
             self._seen = key, window
         return self._seen[1]
@@ -127,8 +130,25 @@ class PhotorealCanvas:
         samples = int(np.sqrt(most)) ** 2  # a square number: the sampler lays them out in rows
         light = self._light_of_still.copy()
         share = self._feather(window)
-        light[y0:y1, x0:x1] += share * (self._render([*self._still, *moving], window, samples) - light[y0:y1, x0:x1])
+        light[y0:y1, x0:x1] += share * (self._window([*self._still, *moving], window, samples) - light[y0:y1, x0:x1])
         return self._encode(light)[b:d, a:c]
+
+    def _window(self, shapes: list[Any], window: Region, samples: int) -> Array:
+        """Return the light of a window, as free of grain where nothing changes as the background is.
+
+        Of one seed, paths that meet nothing that moves are the same ones with it and without it, and so is their noise
+        (common random numbers): it is taken away, as far as the two pictures agree in a pixel and about it.
+        """
+        x0, y0, x1, y1 = window
+        background = self._light_of_still[y0:y1, x0:x1]
+        if self._grain[0] != window:
+            self._grain = window, self._render(self._still, window, samples)
+        still, light = self._grain[1], self._render(shapes, window, samples)
+        change = np.abs(light - still).mean(axis=-1)
+        change = np.maximum(change, ndimage.uniform_filter(change, 5))
+        brightness = ndimage.uniform_filter(still.mean(axis=-1), 5)
+        alike = np.clip(1.5 - change / (ALIKE * brightness + 1e-6), 0.0, 1.0)
+        return light + alike[..., None] * (background - still)
 
     def _feather(self, window: Region) -> Array:
         """Return how much of a window's pixels shows (h, w, 1): all but at edges inside the picture, where it fades out."""
