@@ -32,7 +32,7 @@ from simulators.render.canvas import Image, nominal_state
 
 __all__ = ["TRAINING", "TrainedJudge", "Training"]
 THRESHOLD = 0.9  # of the calibrated probability that the answer is right; below it the judge abstains. Fixed, for every scene
-UNSURE, MORE = 0.03, 2
+UNSURE, MORE = 0.03, 3
 LEAST = 4  # examples that an outcome needs to be learned
 FURTHER = 1.25  # times: a thing is found so much less exactly in looks that were not learned from
 SPOILT = 60  # pictures, about, that are spoilt for what nothing can be read from to be learned

@@ -61,7 +61,7 @@ def test_the_trained_judge_reads_what_happened(judge, made):
     readings = [judge.read(path) for path in paths]
     assert [reading.outcome for reading in readings] == truth
     assert all(0.9 <= reading.confidence <= 1.0 and reading.latency > 0 for reading in readings)
-    assert judge.training.examples == {"left": 32, "right": 32}, "16 of each leave too much without an answer: it learned anew"
+    assert judge.training.examples == {"left": 48, "right": 48}, "16 of each leave too much without an answer: it learned anew"
     assert judge.training.unlearned == ()
 
 
