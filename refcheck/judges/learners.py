@@ -99,7 +99,8 @@ class Detector:
             return cls.fit(items, empty, region, size, count, generator)
         others = [one for one in items if one.shape is None and one.sight is not None and one.places is not None] or shaped
         near = [replace(one, shape=None) for one in shaped]
-        tried = [cls.fit(some, empty, region, size, count, generator) for some in (shaped, near)]
+        seen = any(one.shape is not None and one.shape.any() for one in shaped)  # of glass no pixel is a thing's own
+        tried = [cls.fit(some, empty, region, size, count, generator) for some in ((shaped, near) if seen else (near,))]
         return min(tried, key=lambda one: one.error(others[:: max(1, len(others) // TRIED)]))
 
     def error(self, items: Sequence[Example]) -> float:
