@@ -272,7 +272,7 @@ class Roulette:
         omega = np.zeros_like(vel)
         out = np.array([math.cos(self.entrance), math.sin(self.entrance), 0.0])
         vel[:, ball] = launch["ball_speed"][:, None] * np.array([out[1], -out[0], 0.0])
-        # Clockwise, at rest where it touches the wall (spin b omega_z = v) and the track (see `kernels.roulette`).
+        # Clockwise, at rest where it touches the wall (spin b omega_z = v) and the track (see `kernels.roulette_rim`).
         inwards = -(1.0 - math.sin(self.slope)) / math.cos(self.slope)
         omega[:, ball] = (launch["ball_speed"] / self.ball_radius)[:, None] * (np.array([0.0, 0.0, 1.0]) - inwards * out)
         omega[:, rotor, 2] = launch["rotor_speed"]

@@ -26,7 +26,8 @@ from simulators.kernels.frames import (
     rest_distance,
     still_since,
 )
-from simulators.kernels.roulette import HELD, Wheel, carry, place_rotor, read_ball, rotor_at, turn_by
+from simulators.kernels.roulette import HELD, carry, place_rotor, read_ball, turn_by
+from simulators.kernels.roulette_rim import Wheel, rotor_at
 
 
 @jit

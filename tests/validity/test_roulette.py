@@ -14,7 +14,7 @@ from scipy.stats import chisquare
 from scenes.load import load_scene
 from simulators.devices.roulette import Roulette
 from simulators.engines.loop import run
-from simulators.kernels.roulette import Wheel, rim_step, wall_push
+from simulators.kernels.roulette_rim import Wheel, rim_step, wall_push
 from simulators.sampling import Distribution
 
 
