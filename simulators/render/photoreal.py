@@ -84,7 +84,7 @@ class PhotorealCanvas:
         self._clear = any(part.material.opacity < 1.0 for body in world.bodies for part in body.parts)
         self._acted = max([0.0, *(move.times[-1] for move in world.moves.values())])
         self._seen: tuple[bytes, Region] = (b"", (0, 0, 0, 0))
-        self._grain: tuple[Region, Array] = (0, 0, 0, 0), np.zeros((0, 0, 3))
+        self._grain: tuple[tuple[Region, bool] | None, Array, Array] = None, np.zeros((0, 0, 3)), np.zeros((0, 0, 3))
         self._still = [
             shape
             for body in world.fixed
@@ -121,29 +121,34 @@ class PhotorealCanvas:
         width, height = self._camera.width, self._camera.height
         a, b, c, d = check_region((0, 0, width, height) if region is None else region, width, height)
         x0, y0, x1, y1 = window = self.region(state, row)
-        moving = [
-            shape
-            for k, body in enumerate(self._world.moving)
-            for shape in self._shapes(body, state.pos[row, k], state.quat[row, k])
-        ]
-        most = float(np.clip(SAMPLES / max((x1 - x0) * (y1 - y0), 1), FEWEST, MOST))
+        rests = state.time[row] >= self._acted
+        moving, resting = list[Any](), list[Any]()
+        for k, body in enumerate(self._world.moving):
+            kind = resting if rests and body.mass == 0.0 and body.name in self._world.moves else moving
+            kind += self._shapes(body, state.pos[row, k], state.quat[row, k])
+        most = SAMPLES if rests else SAMPLES / 2.0  # a row's own window is drawn twice: see `_window`
+        most = float(np.clip(most / max((x1 - x0) * (y1 - y0), 1), FEWEST, MOST))
         samples = int(np.sqrt(most)) ** 2  # a square number: the sampler lays them out in rows
         light = self._light_of_still.copy()
         share = self._feather(window)
-        light[y0:y1, x0:x1] += share * (self._window([*self._still, *moving], window, samples) - light[y0:y1, x0:x1])
+        light[y0:y1, x0:x1] += share * (self._window(moving, resting, window, samples) - light[y0:y1, x0:x1])
         return self._encode(light)[b:d, a:c]
 
-    def _window(self, shapes: list[Any], window: Region, samples: int) -> Array:
+    def _window(self, moving: list[Any], resting: list[Any], window: Region, samples: int) -> Array:
         """Return the light of a window, as free of grain where nothing changes as the background is.
 
-        Of one seed, paths that meet nothing that moves are the same ones with it and without it, and so is their noise
-        (common random numbers): it is taken away, as far as the two pictures agree in a pixel and about it.
+        Actuators that are `resting` after the action belong to what does not change. Of one seed, paths that meet nothing that
+        moves are the same ones with it and without it, and so is their noise (common random numbers): it is taken away, as far
+        as the two pictures agree in a pixel and about it.
         """
         x0, y0, x1, y1 = window
-        background = self._light_of_still[y0:y1, x0:x1]
-        if self._grain[0] != window:
-            self._grain = window, self._render(self._still, window, samples)
-        still, light = self._grain[1], self._render(shapes, window, samples)
+        shapes = [*self._still, *resting]
+        key = window, bool(resting)
+        if self._grain[0] != key:
+            background = self._render(shapes, window, STILL) if resting else self._light_of_still[y0:y1, x0:x1]
+            self._grain = key, background, self._render(shapes, window, samples)
+        _, background, still = self._grain
+        light = self._render([*shapes, *moving], window, samples)
         change = np.abs(light - still).mean(axis=-1)
         change = np.maximum(change, ndimage.uniform_filter(change, 5))
         brightness = ndimage.uniform_filter(still.mean(axis=-1), 5)

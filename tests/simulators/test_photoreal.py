@@ -80,6 +80,21 @@ def test_only_one_window_changes_in_a_clip_and_the_same_bits_come_again():
     assert np.array_equal(canvas.frame(states, 1, (5, 6, 50, 40)), frames[1][6:40, 5:50])
 
 
+def test_a_window_is_no_grainier_than_the_background(monkeypatch):
+    """Where the ray caster sees nothing change the frame is the background to a level; with its own noise it is far from it."""
+    world, camera = WORLDS["raster"]
+    states, grain = scattered(world, 1, 8), list[float]()
+    other = prepare("raster", world, camera, Light())
+    unchanged = np.all(other.frame(states, 0) == other.background, axis=-1)
+    for alike in (photoreal.ALIKE, 1e-9):
+        monkeypatch.setattr(photoreal, "ALIKE", alike)
+        canvas = prepare("photoreal", world, camera, Light())
+        x0, y0, x1, y1 = canvas.region(states, 0)
+        off = np.abs(canvas.frame(states, 0).astype(float) - canvas.background).mean(axis=-1)
+        grain.append(off[y0:y1, x0:x1][unchanged[y0:y1, x0:x1]].mean())
+    assert grain[0] < 1.0 < 3.0 * grain[0] < grain[1]
+
+
 def test_light_comes_through_glass():
     """A felt floor under a pane: a little darker than without it, by what glass sends back twice (eight per cent each way)."""
     floor = Body("floor", (Part(Box((0.4, 0.4, 0.01)), (0, 0, -0.005), material=Material((0.6, 0.6, 0.6))),))
