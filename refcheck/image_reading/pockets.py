@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from refcheck.image_reading.marks import Array, Mark, Marks, Picture, Unreadable, Values
 from refcheck.image_reading.shapes import mapped, to_unit_disc
 from refcheck.image_reading.wheel import labels, rim_of
-from simulators.devices.roulette import COLORS, Roulette
+from simulators.devices.roulette import COLORS, FELT, MAHOGANY, WALNUT, Roulette
 from simulators.world import Camera
 
 TURN = 1480  # places on a ring
@@ -45,7 +45,10 @@ class PocketsKind:
         The order begins where it agrees best with the device's: which pocket is the first is not to be seen by its colour.
         """
         names = list(dict.fromkeys(device.colors))
-        label = labels(picture, {name: COLORS[name] for name in names})
+        # What looks most like the wood or the felt around the ring is that, however red or green; noise is smoothed away.
+        around = {"bowl": MAHOGANY.color, "rotor": WALNUT.color, "table": FELT.color}
+        label = labels(cv2.medianBlur(picture, 5), {name: COLORS[name] for name in names} | around)
+        label = np.where(label < len(names), label, -1.0)
         gap = np.ones((picture.shape[0] // 40,) * 2, np.uint8)  # frets and numbers part the ring
         rim = rim_of(cv2.morphologyEx(_inside(label >= 0).astype(np.uint8), cv2.MORPH_CLOSE, gap) > 0)
         (cx, cy), size, _ = cv2.fitEllipseDirect(rim.astype(np.float32)[:, None])
@@ -58,7 +61,7 @@ class PocketsKind:
             best = int(np.argmax([one.max(0).sum() for one in counted]))
             middle, cells = tried[best], counted[best]
         share = cells.max(0) / np.maximum(cells.sum(0), 1)
-        if share.min() < PLAIN or cells.sum(0).min() < 0.2 * RINGS.size * TURN / len(device.pockets):
+        if share.min() < PLAIN or cells.sum(0).min() < 0.35 * RINGS.size * TURN / len(device.pockets):
             raise Unreadable(f"not every pocket's colour is plain: of one only {share.min():.2f} has one colour")
         found = [names[i] for i in cells.argmax(0)]
         turned = [found[k:] + found[:k] for k in range(len(found))]
