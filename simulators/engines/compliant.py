@@ -16,16 +16,7 @@ from simulators.compiled import jit
 from simulators.device import Device, Launches, Rollouts
 from simulators.devices.roulette import Roulette
 from simulators.engines.loop import READ_RATE
-from simulators.kernels.frames import (
-    Columns,
-    assemble,
-    bodies_at,
-    frame_times,
-    is_rest,
-    reaches,
-    rest_distance,
-    still_since,
-)
+from simulators.kernels.frames import assemble, is_rest, set_up, still_since
 from simulators.kernels.roulette import HELD, carry, place_rotor, read_ball, turn_by
 from simulators.kernels.roulette_rim import Wheel, rotor_at
 
@@ -185,7 +176,7 @@ class CompliantRoulette:
         """Run every row; with `fps` record it. Raises `TypeError` for a device that is no `Roulette`."""
         if not isinstance(device, Roulette):
             raise TypeError(f"{self.name} integrates a Roulette, not a {type(device).__name__}")
-        world, wheel = device.world(), Wheel.of(device)
+        wheel = Wheel.of(device)
         rise = device.floor + (device.pocket_inner - device.turret_radius) * math.tan(device.inner_slope)
         profile = np.array(
             [
@@ -202,12 +193,9 @@ class CompliantRoulette:
         swing = math.pi / self.contact_time
         loss = -math.log(max(device.restitution, 1e-3)) / self.contact_time
         stiff, damp = swing**2 + loss**2, 2.0 * loss
-        times = frame_times(world, fps, self.time_limit)
-        columns = Columns.empty(len(launches), len(world.loose), len(world.watched), len(times))
+        starts, reach, tolerance, times, columns = set_up(device, launches, fps, self.time_limit)
         _run(
-            wheel, profile, device.deflector_ends(), stiff, damp, bodies_at(launches.start, world.loose), self.steps_per_second,
-            round(self.time_limit * READ_RATE), reaches(world), rest_distance(world), times, columns.code, columns.first,
-            columns.strongest, columns.settled, columns.gone, columns.end_time, columns.end, columns.frames,
-            columns.frame_count,
+            wheel, profile, device.deflector_ends(), stiff, damp, starts, self.steps_per_second,
+            round(self.time_limit * READ_RATE), reach, tolerance, times, *columns.filled(),
         )  # fmt: skip
         return assemble(device, launches, columns, fps, times)

@@ -24,8 +24,7 @@ from simulators.kernels.frames import (
     bodies_at,
     frame_times,
     is_rest,
-    reaches,
-    rest_distance,
+    set_up,
     still_since,
 )
 
@@ -83,30 +82,20 @@ class CoinKernel:
             raise TypeError(f"{self.name} integrates a Coin, got {type(device).__name__}")
         if device.friction > 1.0:
             raise ValueError(f"`device.friction` must be at most 1 in {self.name}, got {device.friction!r}: a rim could jam")
-        world = device.world()
-        times = frame_times(world, fps, self.time_limit)
-        columns = Columns.empty(len(launches), len(world.loose), len(world.watched), len(times))
+        starts, reach, tolerance, times, columns = set_up(device, launches, fps, self.time_limit)
         close = np.full(len(launches), np.inf)
         _run(
-            bodies_at(launches.start, world.loose),
+            starts,
             self.constants(device),
-            np.array(world.bounds),
-            reaches(world),
-            rest_distance(world),
+            np.array(device.world().bounds),
+            reach,
+            tolerance,
             1.0 / self.steps_per_second,
             self.turn,
             round(self.time_limit / READ_STEP),
             times,
-            columns.code,
-            columns.first,
-            columns.strongest,
-            columns.settled,
-            columns.gone,
             close,
-            columns.end_time,
-            columns.end,
-            columns.frames,
-            columns.frame_count,
+            *columns.filled(),
         )
         if close.min(initial=np.inf) < device.diameter + MARGIN:
             at = int(launches.index[int(np.argmin(close))])
@@ -221,7 +210,7 @@ def _seen(s, k):
 @jit
 def _run(
     starts, k, bounds, reach, tolerance, step, widest, reads, times,
-    code, first, strongest, settled, gone, close, end_time, end, frames, count,
+    close, code, first, strongest, settled, gone, end_time, end, frames, count,
 ):  # fmt: skip
     """Run every row: its coins one after the other from each reading to the next."""
     coins = starts.shape[1]

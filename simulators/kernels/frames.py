@@ -58,6 +58,32 @@ class Columns:
             frame_count=np.zeros(n, np.int64),
         )
 
+    def filled(self, gone: bool = True) -> tuple[np.ndarray, ...]:
+        """Return the columns that a compiled loop without watched pairs fills, in order; without `gone` if it has no bounds."""
+        names = (
+            "code",
+            "first",
+            "strongest",
+            "settled",
+            *(("gone",) if gone else ()),
+            "end_time",
+            "end",
+            "frames",
+            "frame_count",
+        )
+        return tuple(getattr(self, name) for name in names)
+
+
+def set_up(device: Device, launches: Launches, fps: float | None, limit: float) -> tuple[Array, Array, float, Array, Columns]:
+    """Return what a compiled loop takes of any device, and what it fills.
+
+    The starts (n, L, 13), each loose body's reach (L,) [m], how far counts as rest [m], the frames' times (F,) [s], columns.
+    """
+    world = device.world()
+    times = frame_times(world, fps, limit)
+    columns = Columns.empty(len(launches), len(world.loose), len(world.watched), len(times))
+    return bodies_at(launches.start, world.loose), reaches(world), rest_distance(world), times, columns
+
 
 def frame_times(world: World, fps: float | None, limit: float) -> Array:
     """Return the times (F,) [s] from the release to `limit` at which a clip that starts with the prelude has its frames."""

@@ -15,17 +15,7 @@ from simulators.compiled import jit
 from simulators.device import ON_EDGE, UNDECIDED, Device, Launches, Rollouts
 from simulators.devices.pencil import COMMITTED, LYING, Pencil
 from simulators.engines.loop import READ_RATE
-from simulators.kernels.frames import (
-    READ_STEP,
-    Columns,
-    assemble,
-    bodies_at,
-    frame_times,
-    is_rest,
-    reaches,
-    rest_distance,
-    still_since,
-)
+from simulators.kernels.frames import READ_STEP, assemble, is_rest, set_up, still_since
 
 BISECTIONS = 40  # of a step, to find when within it a slide begins or the cone lies: to 1e-12 of the step
 
@@ -57,30 +47,29 @@ class PencilKernel:
         """Run every row. Raises `TypeError` for anything but a `Pencil`."""
         if not isinstance(device, Pencil):
             raise TypeError(f"pencil_kernel integrates a Pencil, got {type(device).__name__}")
-        world = device.world()
-        times = frame_times(world, fps, self.time_limit)
-        columns = Columns.empty(len(launches), 1, 0, len(times))
+        starts, reach, tolerance, times, columns = set_up(device, launches, fps, self.time_limit)
         rod = np.array(
-            [device.centre, device.gyration, world.gravity, device.friction, device.length, device.radius, device.point]
+            [
+                device.centre,
+                device.gyration,
+                device.world().gravity,
+                device.friction,
+                device.length,
+                device.radius,
+                device.point,
+            ]
         )
         axis = np.array([math.sin(device.lean), 0.0, math.cos(device.lean)])
         _fall(
-            bodies_at(launches.start, world.loose)[:, 0],
+            starts[:, 0],
             axis,
             rod,
             self.steps_per_second // READ_RATE,
             self.time_limit,
-            reaches(world),
-            rest_distance(world),
+            reach,
+            tolerance,
             times,
-            columns.code,
-            columns.first,
-            columns.strongest,
-            columns.settled,
-            columns.end_time,
-            columns.end,
-            columns.frames,
-            columns.frame_count,
+            *columns.filled(gone=False),
         )
         return assemble(device, launches, columns, fps, times)
 

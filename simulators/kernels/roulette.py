@@ -14,16 +14,7 @@ from simulators.compiled import jit
 from simulators.device import STUCK, UNDECIDED, Device, Launches, Rollouts
 from simulators.devices.roulette import CAPTURED, Roulette
 from simulators.engines.loop import READ_RATE
-from simulators.kernels.frames import (
-    Columns,
-    assemble,
-    bodies_at,
-    frame_times,
-    is_rest,
-    reaches,
-    rest_distance,
-    still_since,
-)
+from simulators.kernels.frames import assemble, is_rest, set_up, still_since
 from simulators.kernels.roulette_rim import Wheel, on_rim, rim_step, rotor_at, wall_push
 
 BOUNCE = 0.02  # m/s: slower impacts do not rebound, else rounding at rest would bounce for ever
@@ -309,13 +300,9 @@ class RouletteKernel:
         """Run every row; with `fps` record it. Raises `TypeError` for a device that is no `Roulette`."""
         if not isinstance(device, Roulette):
             raise TypeError(f"{self.name} integrates a Roulette, not a {type(device).__name__}")
-        world = device.world()
-        times = frame_times(world, fps, self.time_limit)
-        columns = Columns.empty(len(launches), len(world.loose), len(world.watched), len(times))
+        starts, reach, tolerance, times, columns = set_up(device, launches, fps, self.time_limit)
         _run(
-            Wheel.of(device), device.deflector_ends(), bodies_at(launches.start, world.loose), self.steps_per_second,
-            round(self.time_limit * READ_RATE), reaches(world), rest_distance(world), times, columns.code, columns.first,
-            columns.strongest, columns.settled, columns.gone, columns.end_time, columns.end, columns.frames,
-            columns.frame_count,
+            Wheel.of(device), device.deflector_ends(), starts, self.steps_per_second,
+            round(self.time_limit * READ_RATE), reach, tolerance, times, *columns.filled(),
         )  # fmt: skip
         return assemble(device, launches, columns, fps, times)

@@ -14,17 +14,7 @@ import numpy as np
 from simulators.compiled import jit
 from simulators.device import ON_EDGE, UNDECIDED, Device, Launches, Rollouts
 from simulators.devices.spinner import FACING, SLOW, Spinner
-from simulators.kernels.frames import (
-    READ_STEP,
-    Columns,
-    assemble,
-    bodies_at,
-    frame_times,
-    is_rest,
-    reaches,
-    rest_distance,
-    still_since,
-)
+from simulators.kernels.frames import READ_STEP, assemble, is_rest, set_up, still_since
 
 SERIES = 1e-4  # of drag times time: below it a power series; either way 1e-8 of the angle is lost here, and less elsewhere
 
@@ -52,14 +42,12 @@ class SpinnerKernel:
         """Run every row. Raises `TypeError` for anything but a `Spinner`."""
         if not isinstance(device, Spinner):
             raise TypeError(f"spinner_kernel integrates a Spinner, got {type(device).__name__}")
-        world = device.world()
-        times = frame_times(world, fps, self.time_limit)
-        columns = Columns.empty(len(launches), len(world.loose), 0, len(times))
+        starts, reach, tolerance, times, columns = set_up(device, launches, fps, self.time_limit)
         phase, pegs, cell = device.phase_at_release, (0.0, 0.0, 0.0, 0.0), 0.0
         if device.pegs:
             pegs, cell = (device.spacing, device.peg_half, device.slip, device.flap_rate), device.peg_ahead(phase)
         _spin(
-            bodies_at(launches.start, world.loose),
+            starts,
             phase,
             cell,
             pegs,
@@ -70,17 +58,10 @@ class SpinnerKernel:
             device.fact_of_sector,
             device.tip,
             self.time_limit,
-            reaches(world),
-            rest_distance(world),
+            reach,
+            tolerance,
             times,
-            columns.code,
-            columns.first,
-            columns.strongest,
-            columns.settled,
-            columns.end_time,
-            columns.end,
-            columns.frames,
-            columns.frame_count,
+            *columns.filled(gone=False),
         )
         return assemble(device, launches, columns, fps, times)
 

@@ -18,16 +18,7 @@ from simulators.compiled import jit
 from simulators.device import ON_EDGE, STUCK, UNDECIDED, Device, Launches, Rollouts
 from simulators.devices.top import FALLEN, LINE, SLOW, Top
 from simulators.engines.loop import READ_RATE
-from simulators.kernels.frames import (
-    Columns,
-    assemble,
-    bodies_at,
-    frame_times,
-    is_rest,
-    reaches,
-    rest_distance,
-    still_since,
-)
+from simulators.kernels.frames import assemble, is_rest, set_up, still_since
 from simulators.kernels.roulette import turn_by
 
 GRAVITY = 9.81  # m/s^2
@@ -348,13 +339,9 @@ class TopKernel:
         """Run every row; with `fps` record it. Raises `TypeError` for a device that is no `Top`."""
         if not isinstance(device, Top):
             raise TypeError(f"{self.name} integrates a Top, not a {type(device).__name__}")
-        world = device.world()
-        times = frame_times(world, fps, self.time_limit)
-        columns = Columns.empty(len(launches), len(world.loose), len(world.watched), len(times))
+        starts, reach, tolerance, times, columns = set_up(device, launches, fps, self.time_limit)
         _run(
-            Solid.of(device), device.lines(), bodies_at(launches.start, world.loose), self.steps_per_second,
-            round(self.time_limit * READ_RATE), reaches(world), rest_distance(world), times, columns.code, columns.first,
-            columns.strongest, columns.settled, columns.gone, columns.end_time, columns.end, columns.frames,
-            columns.frame_count,
+            Solid.of(device), device.lines(), starts, self.steps_per_second,
+            round(self.time_limit * READ_RATE), reach, tolerance, times, *columns.filled(),
         )  # fmt: skip
         return assemble(device, launches, columns, fps, times)
