@@ -80,6 +80,8 @@ def collect(
     if heap and len(found):
         short = (needed - np.bincount(labels[0], minlength=count)).tolist()
         more, outcome = focus.exchanged(scene, found.end, short)
+        draws = Generator(Philox(key=np.array([seed, 6], np.uint64)))
+        more = focus.rolled(scene, more, Focus.of(scene, found.end).bodies(scene, more), draws)
         ends.append(more)
         labels.append(outcome)
         facts.append(np.asarray(scene.device.read(more), np.int64))
@@ -220,7 +222,7 @@ def _draw(task: _Task) -> list[_Drawn]:
     write_clip(task.path, looks.develop(pictures(), task.shot), FPS, task.shot.look.crf)
     found = list[_Drawn]()
     world = task.scene.device.world()
-    segmenter, names = Segmenter(world, task.scene.camera), [body.name for body in world.bodies]
+    segmenter, names = Segmenter(focus.bared(world), task.scene.camera), [body.name for body in world.bodies]
     numbers = np.array([1 + names.index(body.name) for body in world.moving])
     frame: Frame | None = None
     draws = Generator(Philox(key=np.array([task.shot.seed, 9 + task.shot.number], np.uint64)))

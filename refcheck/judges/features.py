@@ -29,6 +29,8 @@ WIDEST = 160.0  # pixels of the wider crop's edge, where the thing itself is not
 CONTEXT_SIDE = 20  # pixels
 TURNED, MIDDLE = 48, 0.8  # pixels of a crop that is turned, and the share of the fine crop that is in it
 DIRECTIONS, POOLED = 8, 8  # of edges, and cells across that they are counted in
+HUES, FAINT = 32, 8.0  # of a circle of hues, and levels of chroma below which a pixel has none
+WHITE = 95.0  # percent of a thing's levels that are below what is taken for white on it
 LARGEST_GAIN = 4.0
 WITHIN, STEPS = 0.6, 5  # sizes to each side of a thing's middle that are looked at to find it, and how often
 
@@ -299,6 +301,25 @@ def turned(image: Image, angle: float, scale: float = 1.0, shift: tuple[float, f
     pooled = [cv2.resize(cv2.GaussianBlur(one, (0, 0), 2.0), (POOLED, POOLED), interpolation=cv2.INTER_AREA) for one in share]
     flat = np.stack(pooled).ravel()
     return np.sqrt(flat / (np.linalg.norm(flat) + 1e-6)).astype(np.float32)
+
+
+def hues(image: Image) -> NDArray[np.float32]:
+    """Return how much of each hue (HUES,) the thing in the middle of a square picture shows, against what is white on it.
+
+    In whatever way a thing lies its hues are the same, and by its own white so they are in whatever light.
+    """
+    edge = image.shape[0]
+    across, down = np.meshgrid(np.arange(edge) - (edge - 1) / 2, np.arange(edge) - (edge - 1) / 2)
+    own = image[np.hypot(across, down) < edge / 2 / FINE].astype(np.float32)
+    own = np.clip(own / np.maximum(np.percentile(own, WHITE, axis=0), 1.0), 0.0, 1.0).astype(np.float32)
+    chroma = cv2.cvtColor(own[None], cv2.COLOR_RGB2LAB)[0, :, 1:]
+    weight = np.maximum(np.hypot(chroma[:, 0], chroma[:, 1]) - FAINT, 0.0)
+    hue = np.arctan2(chroma[:, 1], chroma[:, 0]) / (2 * np.pi) * HUES % HUES
+    low = hue.astype(int)
+    found = np.bincount(low % HUES, weight * (1.0 - hue + low), HUES) + np.bincount(
+        (low + 1) % HUES, weight * (hue - low), HUES
+    )
+    return np.sqrt(found / (found.sum() + 1e-6)).astype(np.float32)
 
 
 def colours(images: Sequence[Image]) -> NDArray[np.float32]:

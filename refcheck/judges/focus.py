@@ -11,6 +11,7 @@ from itertools import combinations
 
 import cv2
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from scenes.scene import Scene
@@ -21,7 +22,7 @@ from simulators.render.canvas import clip_region
 from simulators.render.looks import Look, canvas_of, shoot
 from simulators.render.segmentation import Segmenter
 from simulators.rotation import Array
-from simulators.world import Camera, World
+from simulators.world import ORIGIN, Body, Camera, Sphere, World
 
 _OFTEN = 0.2  # share of rollouts whose reading must depend on a body before it is one that is always looked at
 _SEPARATORS = "+_"
@@ -90,6 +91,20 @@ def parts_of(scene: Scene) -> tuple[tuple[str, ...], ...] | None:
     return None
 
 
+def bared(world: World) -> World:
+    """Return the world with every loose body that has one ball about its own origin, as a pendulum's bob, reduced to that ball.
+
+    The rod that it hangs on is long, and turns about it: it says little about where the ball is.
+    """
+    loose = {world.moving[k].name for k in world.loose}
+
+    def ball(body: Body) -> Body:
+        own = [part for part in body.parts if part.position == ORIGIN and isinstance(part.shape, Sphere)]
+        return replace(body, parts=tuple(own)) if body.name in loose and len(own) == 1 else body
+
+    return replace(world, bodies=tuple(ball(body) for body in world.bodies))
+
+
 @dataclass(frozen=True)
 class Focus:
     """Which bodies are looked at: all of `always` where a reading is a list, else the smallest that decides a rollout's.
@@ -106,7 +121,7 @@ class Focus:
     @classmethod
     def of(cls, scene: Scene, ends: State) -> Focus:
         """Learn from final states which bodies decide what is read."""
-        world = scene.device.world()
+        world = bared(scene.device.world())
         if parts_of(scene) is not None:
             return cls(world, world.loose[0], world.loose)
         share = deciding(scene.device, ends).mean(axis=0)
@@ -131,12 +146,10 @@ class Focus:
 
     def places(self, camera: Camera, states: State, bodies: NDArray[np.int64]) -> tuple[Array, Array]:
         """Return the middle (n, c, 2) [px] and the size (n, c) [px] of what is looked at on the bodies (n, c) of each state."""
-        seen = motion(self.world, camera, states)
         rows = np.arange(len(states))[:, None]
-        box = seen["box"][rows, bodies]
-        sizes = np.maximum(box[..., 2] - box[..., 0], box[..., 3] - box[..., 1])
+        sizes = _sizes(self.world, camera, states)[rows, bodies]
         if self.spot is None:
-            return seen["centre"][rows, bodies], sizes
+            return motion(self.world, camera, states)["centre"][rows, bodies], sizes
         return np.broadcast_to(camera.project(self.spot), (*bodies.shape, 2)), _SPOT * sizes
 
 
@@ -219,8 +232,19 @@ def _point(camera: Camera, pixel: Array, depth: float) -> Array:
 
 
 def _sizes(world: World, camera: Camera, states: State) -> NDArray[np.float64]:
+    """Return how large [px] each body (n, b) is in the picture: the longer edge of its box, a ball's own breadth."""
     box = motion(world, camera, states)["box"]
-    return np.maximum(box[..., 2] - box[..., 0], box[..., 3] - box[..., 1])
+    sizes = np.maximum(box[..., 2] - box[..., 0], box[..., 3] - box[..., 1])
+    for k, body in enumerate(world.moving):
+        shape = body.parts[0].shape
+        if _is_ball(body) and isinstance(shape, Sphere):  # the box about a turned ball's box is up to 1.7 times as wide
+            edge = states.pos[:, k] + shape.radius * camera.axes()[0]
+            sizes[:, k] = 2.0 * np.linalg.norm(camera.project(edge) - camera.project(states.pos[:, k]), axis=-1)
+    return sizes
+
+
+def _is_ball(body: Body) -> bool:
+    return len(body.parts) == 1 and isinstance(body.parts[0].shape, Sphere) and body.parts[0].position == ORIGIN
 
 
 def alike(world: World) -> list[list[int]]:
@@ -258,3 +282,19 @@ def exchanged(scene: Scene, ends: State, needed: Sequence[int]) -> tuple[State, 
                 labels.append(outcome)
     none = ends[slice(0, 0)]
     return State.concatenate(states) if states else none, np.array(labels, np.int64)
+
+
+def rolled(scene: Scene, states: State, bodies: NDArray[np.int64], draws: Generator) -> State:
+    """Return the states with every ball among the bodies (n, c) that are looked at turned any way.
+
+    A ball comes to rest in any turn as well as in another. One whose turn is read is left as it lay.
+    """
+    ball = np.array([_is_ball(body) for body in scene.device.world().moving])
+    chosen = np.where((bodies >= 0) & ball[bodies], bodies, -1)
+    changed = states.copy()
+    rows, columns = np.nonzero(chosen >= 0)
+    turns = draws.normal(size=(len(rows), 4))  # a normal vector's direction is uniform: so is the turn
+    changed.quat[rows, chosen[rows, columns]] = turns / np.linalg.norm(turns, axis=-1, keepdims=True)
+    other = np.asarray(scene.device.read(changed)) != np.asarray(scene.device.read(states))
+    changed.quat[other] = states.quat[other]
+    return changed

@@ -5,6 +5,7 @@ It refuses to know scenes and files: arrays and pictures come in, places and wor
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,7 +17,9 @@ from scipy.optimize import linear_sum_assignment, minimize
 from scipy.special import expit
 from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GroupKFold
+from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC
 
 from refcheck.judges import features, focus
@@ -39,10 +42,12 @@ FOLDS = 3
 COMPONENTS = (60, 100)  # of upright and of turned looks
 JITTER = (0.06, 0.03)  # of scale and place, as shares: nothing is ever cut out quite in the same place
 TURNS = tuple(30.0 * k for k in range(12))  # degrees: a thing that lies on a table may lie any way round
-MOST_ROWS = 8_000  # of turned looks, about, that are learned from: what that takes grows with their square
+HIDDEN, PASSES, BATCH, RATE = 128, 12, 256, 2e-3  # units of a network, and how often it sees every turned look, by how many
+UNLIKELY = 1e-6  # least probability that a network gives a word
 READ_TURNS = tuple(45.0 * k for k in range(8))
 GOOD = 0.995  # accuracy at which turned crops, slow to learn from, are not tried
 KINDS = ("place", "spot", "fine", "fine, context", "fine, context, place", "shape", "shape, place", "fine, shape, place")
+TURNED_KINDS = ("turned", "turned, hues")
 SHOWING = ("fine", "fine, context", "shape", "fine, shape")
 NEAR = 0.01  # of accuracy: of kinds no further apart the one whose probabilities serve best is taken
 TOSSES = 2
@@ -177,9 +182,46 @@ def _raw(kind: str, looks: Sequence[Look], turn: float = 0.0, spot: tuple[int, i
         return np.stack([look.place for look in looks]).astype(np.float32)
     if kind == "context":
         return features.colours([look.context for look in looks])
+    if kind == "hues":
+        return np.stack([features.hues(look.fine) for look in looks])
     if kind in ("shape", "turned"):
         return np.stack([features.turned(look.fine, turn) for look in looks])
     return features.colours([look.fine for look in looks])
+
+
+@dataclass(frozen=True, eq=False)
+class Net:
+    """A network of one hidden layer, which learns from many looks in the time that pairs of words take for few.
+
+    It says of every pair of words, as `SVC` does, by how much the first is the likelier (in logarithms of the odds).
+    """
+
+    scale: float
+    model: MLPClassifier
+
+    @classmethod
+    def fit(cls, x: FloatArray, y: NDArray[np.int64]) -> Net:
+        """Learn words `y` (n,) of descriptions (n, d), every word as often as the commonest."""
+        words, counts = np.unique(y, return_counts=True)
+        rows = np.concatenate([np.resize(np.flatnonzero(y == word), counts.max()) for word in words])
+        scale = 1.0 / max(float(x.std()), 1e-9)
+        model = MLPClassifier((HIDDEN,), max_iter=PASSES, batch_size=BATCH, learning_rate_init=RATE, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # it is stopped early on purpose
+            return cls(scale, model.fit(scale * x[rows], y[rows]))
+
+    @property
+    def classes_(self) -> NDArray[np.int64]:
+        """The words (w,)."""
+        return np.asarray(self.model.classes_, np.int64)
+
+    def decision_function(self, x: FloatArray) -> FloatArray:
+        """Return for descriptions (n, d) the score of each pair of words (n, w (w - 1) / 2); of two words the second's (n,)."""
+        likely = np.log(np.maximum(self.model.predict_proba(self.scale * x), UNLIKELY))
+        if likely.shape[1] == 2:
+            return np.asarray(likely[:, 1] - likely[:, 0])
+        first, second = np.triu_indices(likely.shape[1], 1)
+        return np.asarray(likely[:, first] - likely[:, second])
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +237,7 @@ class Described:
     def of(cls, looks: Sequence[Look], y: NDArray[np.int64]) -> Described:
         """Describe looks upright; their words `y` (n,) say where to look and nothing else."""
         spot = telling(looks, y)
-        raw = {kind: _raw(kind, looks, spot=spot) for kind in ("place", "spot", "fine", "context", "shape")}
+        raw = {kind: _raw(kind, looks, spot=spot) for kind in ("place", "spot", "fine", "context", "shape", "hues")}
         blocks = {kind: Block.of(kind, one, spot) for kind, one in raw.items()}
         return cls(blocks, {kind: block(raw[kind]) for kind, block in blocks.items()}, (), ())
 
@@ -213,19 +255,20 @@ class Described:
         read = tuple(block(_raw("turned", looks, turn)) for turn in READ_TURNS)
         return Described({**self.blocks, "turned": block}, self.upright, tuple(block(some) for some in learned), read)
 
-    def learn(self, kind: str, rows: NDArray[np.int64], y: NDArray[np.int64]) -> SVC:
+    def _any_way(self, kind: str, turned: Sequence[FloatArray]) -> list[FloatArray]:
+        """Return, of every turn, looks in the features `kind`."""
+        return [joined({**self.upright, "turned": x}, kind) for x in turned]
+
+    def learn(self, kind: str, rows: NDArray[np.int64], y: NDArray[np.int64]) -> SVC | Net:
         """Fit words `y` (n,) of looks `rows` (n,) in the features `kind`."""
-        if kind == "turned":  # each look at half of the turns, at fewer where there are many looks
-            step = max(2, round(len(rows) * len(self.turned) / MOST_ROWS))
-            parts = [(x[rows[k % step :: step]], y[k % step :: step]) for k, x in enumerate(self.turned)]
-            x, words = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
-            return SVC(C=10.0, class_weight="balanced", decision_function_shape="ovo").fit(x, words)
+        if kind in TURNED_KINDS:
+            return Net.fit(np.concatenate([x[rows] for x in self._any_way(kind, self.turned)]), np.tile(y, len(self.turned)))
         return SVC(C=30.0, class_weight="balanced", decision_function_shape="ovo").fit(joined(self.upright, kind)[rows], y)
 
-    def scores(self, kind: str, model: SVC, rows: NDArray[np.int64]) -> FloatArray:
+    def scores(self, kind: str, model: SVC | Net, rows: NDArray[np.int64]) -> FloatArray:
         """Return what a model says of looks `rows`."""
-        if kind == "turned":
-            return np.mean([model.decision_function(x[rows]) for x in self.read], axis=0)
+        if kind in TURNED_KINDS:
+            return np.mean([model.decision_function(x[rows]) for x in self._any_way(kind, self.read)], axis=0)
         return np.asarray(model.decision_function(joined(self.upright, kind)[rows]))
 
 
@@ -240,7 +283,7 @@ class Reader:
 
     kind: str
     blocks: tuple[Block, ...]
-    model: SVC
+    model: SVC | Net
 
     @classmethod
     def of(cls, kind: str, described: Described, y: NDArray[np.int64], rows: NDArray[np.int64]) -> Reader:
@@ -250,7 +293,7 @@ class Reader:
 
     def decide(self, looks: Sequence[Look]) -> tuple[NDArray[np.int64], FloatArray]:
         """Return the words (n,) of looks and the margins (n,) to the next."""
-        turns = READ_TURNS if self.kind == "turned" else (0.0,)
+        turns = READ_TURNS if self.kind in TURNED_KINDS else (0.0,)
         x = [
             np.concatenate([block(_raw(block.kind, looks, turn, block.spot)) for block in self.blocks], axis=1)
             for turn in turns
@@ -258,7 +301,7 @@ class Reader:
         return _words(self.model, np.mean([self.model.decision_function(one) for one in x], axis=0))
 
 
-def _words(model: SVC, scores: FloatArray) -> tuple[NDArray[np.int64], FloatArray]:
+def _words(model: SVC | Net, scores: FloatArray) -> tuple[NDArray[np.int64], FloatArray]:
     """Return the words (n,) that win most of their pairs, and by how much (n,) each wins the pair that it is least sure of."""
     classes = np.asarray(model.classes_, np.int64)
     if scores.ndim == 1:
@@ -320,9 +363,9 @@ def learn(
     rows = np.flatnonzero(y >= 0) if len(np.unique(y[y >= 0])) > 1 else every
     best = compare(described, KINDS, y, rows, ways)
     if max(best.accuracies.values()) < GOOD:
-        turned = compare(described.and_turned(looks, generator), ("turned",), y, rows, ways)
+        turned = compare(described.and_turned(looks, generator), TURNED_KINDS, y, rows, ways)
         accuracies = best.accuracies | turned.accuracies
-        better = separates(turned.margins, turned.right) and accuracies["turned"] > best.accuracies[best.reader.kind]
+        better = separates(turned.margins, turned.right) and accuracies[turned.reader.kind] > best.accuracies[best.reader.kind]
         best = replace(turned if better else best, accuracies=accuracies)
     return shows.reader, best
 
