@@ -5,6 +5,7 @@ It refuses to know scenes and files: arrays and pictures come in, places and wor
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +43,8 @@ FOLDS = 3
 COMPONENTS = (60, 100)  # of upright and of turned looks
 JITTER = (0.06, 0.03)  # of scale and place, as shares: nothing is ever cut out quite in the same place
 TURNS = tuple(30.0 * k for k in range(12))  # degrees: a thing that lies on a table may lie any way round
-HIDDEN, PASSES, BATCH, RATE = 128, 12, 256, 2e-3  # units of a network, and how often it sees every turned look, by how many
+HIDDEN, BATCH, RATE = 128, 256, 2e-3  # units of a network, turned looks that it learns from at a time, and how fast
+PASSES, STEPS = 12, 1500  # how often at least it sees every one, and how often some
 UNLIKELY = 1e-6  # least probability that a network gives a word
 READ_TURNS = tuple(45.0 * k for k in range(8))
 GOOD = 0.995  # accuracy at which turned crops, slow to learn from, are not tried
@@ -205,7 +207,9 @@ class Net:
         words, counts = np.unique(y, return_counts=True)
         rows = np.concatenate([np.resize(np.flatnonzero(y == word), counts.max()) for word in words])
         scale = 1.0 / max(float(x.std()), 1e-9)
-        model = MLPClassifier((HIDDEN,), max_iter=PASSES, batch_size=BATCH, learning_rate_init=RATE, random_state=0)
+        batch = min(BATCH, len(rows))
+        passes = max(PASSES, math.ceil(STEPS * batch / len(rows)))
+        model = MLPClassifier((HIDDEN,), max_iter=passes, batch_size=batch, learning_rate_init=RATE, random_state=0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # it is stopped early on purpose
             return cls(scale, model.fit(scale * x[rows], y[rows]))
