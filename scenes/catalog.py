@@ -18,6 +18,8 @@ from typing import Any
 import yaml
 
 MAXIMUM_BYTES = 1_000_000  # no scene comes near; a wrong file is refused before it is parsed
+MAXIMUM_DEPTH = 40
+"""Lists and mappings inside one another; a device's parameters have half a dozen."""
 FOLDERS = "QUINCUNX_SCENES"
 """Environment variable: folders of scenes beside our own, as in PATH; each holds `scene/<benchmark>/<name>.yaml`."""
 _PAIR = re.compile(r"(?P<base>[^@\s]+)@_here_")
@@ -92,7 +94,7 @@ def scene_ids() -> tuple[str, ...]:
 def scene_file(id: str) -> Path:
     """Return where the scene `id` is written."""
     places = [folder / "scene" / f"{id}.yaml" for folder in folders()]
-    return next((place for place in places if place.is_file()), places[0])
+    return next((place for place in places if place.exists() or place.is_symlink()), places[0])
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
@@ -174,18 +176,48 @@ def _base(id: str, defaults: object) -> str | None:
     )
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Return the mapping in a YAML file, numbers as OmegaConf reads them (1e-3 is one). Raises `SceneError`."""
+def read_yaml(path: Path, aliases: bool = False) -> dict[str, Any]:
+    """Return the mapping in a YAML file, numbers as OmegaConf reads them (1e-3 is one). Raises `SceneError`.
+
+    With `aliases` it may have some: for files of our own alone.
+    """
     try:
-        if path.stat().st_size > MAXIMUM_BYTES:
+        if not path.is_file():
+            raise SceneError(f"{path}: {'is not a regular file' if path.exists() else 'there is no such file'}")
+        with path.open("rb") as stream:
+            data = stream.read(MAXIMUM_BYTES + 1)
+        if len(data) > MAXIMUM_BYTES:
             raise SceneError(f"{path}: larger than {MAXIMUM_BYTES} bytes, which no scene is")
-        data = yaml.load(path.read_text("utf-8"), Loader=_Loader)  # a safe loader
+        return parse_yaml(data.decode("utf-8"), aliases)
     except UnicodeDecodeError as error:
         raise SceneError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8") from error
-    except (yaml.YAMLError, ValueError) as error:
-        raise SceneError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    except OSError as error:
+        raise SceneError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise SceneError(f"{path}: {error}") from error
+
+
+def parse_yaml(text: str, aliases: bool = False) -> dict[str, Any]:
+    """Return the mapping that YAML from anywhere says. Raises `ValueError` in words for what a config may not have.
+
+    It says what it means itself: an alias can grow without end, and `${...}` would read other values, the environment's too.
+    """
+    try:
+        depth = 0
+        for event in yaml.parse(text, Loader=_Loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            line = f"line {event.start_mark.line + 1}"
+            if isinstance(event, yaml.AliasEvent) and not aliases:
+                raise ValueError(f"{line}: *{event.anchor} refers to another place: write the value itself")
+            if isinstance(event, yaml.ScalarEvent) and "${" in event.value:
+                raise ValueError(f"{line}: refers to another value by ${{...}}: write the value itself")
+            if depth > MAXIMUM_DEPTH:
+                raise ValueError(f"{line}: over {MAXIMUM_DEPTH} lists and mappings inside one another, which no scene has")
+        data = yaml.load(text, Loader=_Loader)  # a safe loader
+    except yaml.YAMLError as error:
+        raise ValueError(f"not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(data, dict):
-        raise SceneError(f"{path}: must hold `key: value` lines, holds {type(data).__name__}")
+        raise ValueError(f"must hold `key: value` lines, holds {type(data).__name__}")
     return data
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal
@@ -18,6 +19,10 @@ from scenes.scene import Basis, Standing, Track
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Vector = tuple[float, float, float]
+EXACT = r"^[0-9]{1,15}(/[0-9]{1,15}|\.[0-9]{1,15})?$"
+"""How an exact share is written. Bounded, and without exponents: 1e-9999999 would be a number of ten million digits."""
+MOST_OUTCOMES = 200
+"""Labels of one reference; a deck has 52."""
 
 
 class _Strict(BaseModel):
@@ -30,7 +35,7 @@ class ReferenceConfig(_Strict):
     derivation: Text
     source: Text
     standing: Standing
-    q: dict[str, str] | None = None
+    q: Annotated[dict[str, str], Field(max_length=MOST_OUTCOMES)] | None = None
     interval: dict[str, tuple[str, str]] | None = None
     tally: dict[str, int] | None = None
 
@@ -251,11 +256,13 @@ def _reference(model: SceneConfig) -> list[str]:
 
 def fraction(text: str) -> Fraction | None:
     """Return the exact value of text such as '1/6' or '0.25', or None where it is none from 0 to 1."""
+    if not re.fullmatch(EXACT, text):
+        return None
     try:
         value = Fraction(text)
-    except (ValueError, ZeroDivisionError):
+    except ZeroDivisionError:
         return None
-    return value if 0 <= value <= 1 else None
+    return value if value <= 1 else None
 
 
 def _q(q: Mapping[str, str] | None) -> list[str]:

@@ -68,7 +68,7 @@ class Item:
 @cache
 def rubrics() -> dict[str, Any]:
     """Return `conf/rubrics.yaml`: what `trust` says by scene id, and the 25 scenes of the `coverage` track by name."""
-    return read_yaml(conf() / "rubrics.yaml")
+    return read_yaml(conf() / "rubrics.yaml", aliases=True)
 
 
 def trust_of(scene_id: str) -> str:

@@ -16,8 +16,9 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 from refcheck import metrics
 from refcheck.sequential import beta_binomial_interval, mixture_radius, mixture_rho
 from refcheck.untrusted import Strict, shown
+from scenes.schema import EXACT, MOST_OUTCOMES
 
-EXACT = 1e-9
+ROUNDING = 1e-9
 """Figures that follow from counts may differ from ours by rounding alone."""
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -28,8 +29,8 @@ Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e12, le=1e12)]
 Ends = Annotated[list[Number], Field(min_length=2, max_length=2)]
 Band = Annotated[Ends | None, BeforeValidator(lambda ends: None if ends == [None, None] else ends)]
 """Of a TVD; null where there was nothing to compare."""
-Exact = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,15}(/[0-9]{1,15}|\.[0-9]{1,15})?$")]
-Labels = Annotated[list[Name], Field(min_length=1, max_length=200)]
+Exact = Annotated[str, StringConstraints(pattern=EXACT)]
+Labels = Annotated[list[Name], Field(min_length=1, max_length=MOST_OUTCOMES)]
 Verdict = Literal["holds", "fails", "undecided", "consistent (assumption)"]
 Option = Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,40}$")]
 
@@ -329,10 +330,10 @@ def _q_problems(q: Mapping[str, str]) -> list[str]:
     if any(part.partition("/")[2].strip("0") == "" and "/" in part for part in q.values()):
         return ["has a q with denominator 0"]
     total = sum(Fraction(part) for part in q.values())
-    return [] if isclose(total, 1, abs_tol=EXACT) else [f"has a q that sums to {float(total)}"]
+    return [] if isclose(total, 1, abs_tol=ROUNDING) else [f"has a q that sums to {float(total)}"]
 
 
 def follows(name: str, said: float | None, ours: float | None) -> list[str]:
     """Say that figure `name` is not what its counts give, where that is so."""
-    same = (said is None and ours is None) or (said is not None and ours is not None and abs(said - ours) <= EXACT)
+    same = (said is None and ours is None) or (said is not None and ours is not None and abs(said - ours) <= ROUNDING)
     return [] if same else [f"{name} is {said}, its counts give {ours}"]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from fractions import Fraction
+from itertools import pairwise
+
 import pytest
 
-from scenes import catalog, load
+from scenes import catalog, load, schema
 from scenes.catalog import SceneError
 from simulators.engines.loop import physics_digest
 from simulators.sampling import Distribution
 
 IDS = catalog.scene_ids()
+LETTERS = "abcdefghij"
 
 
 def problems(id="toy/wedge", *overrides) -> list[str]:
@@ -258,3 +263,52 @@ def test_a_way_around_the_mechanism_is_refused(toy_conf, override, parts):
 def test_a_launch_that_the_picture_shows_is_refused(scene_id, law, told):
     with pytest.raises(load.SceneError, match=told):
         load.load_scene(scene_id, [f"scene.device.random.release_x={law}"])
+
+
+@pytest.mark.parametrize("text", ["${oc.env:HOME}", "My ${scene.id}", "'${oc.env:HOME}'"])
+def test_a_file_reads_nothing_but_itself(toy_conf, text):
+    """Interpolation would put what is in the environment into results and packages."""
+    edit(toy_conf, ("track:", f"note: {text}\ntrack:"))
+    assert any("refers to another value" in problem and "wedge.yaml" in problem for problem in problems())
+
+
+BOMB = "\n".join(
+    ["a: &a [x, x, x, x, x, x, x, x, x]", *(f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]" for a, b in pairwise(LETTERS))]
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (BOMB, "refers to another place"),
+        ("a: &a [*a]", "refers to another place"),
+        ("a: " + "[" * 90 + "]" * 90, "inside one another"),
+    ],
+)
+def test_yaml_that_grows_without_end_is_refused(tmp_path, text, told):
+    path = tmp_path / "x.yaml"
+    path.write_text(text)
+    with pytest.raises(SceneError, match=told):
+        catalog.read_yaml(path)
+
+
+def test_a_scene_that_is_no_file_is_named_where_it_is(tmp_path, monkeypatch):
+    root = tmp_path / "scene" / "mine"
+    (root / "folder.yaml").mkdir(parents=True)
+    os.mkfifo(root / "pipe.yaml")
+    (root / "link.yaml").symlink_to(tmp_path / "nowhere")
+    monkeypatch.setenv(catalog.FOLDERS, str(tmp_path))
+    for name, told in (("folder", "not a regular file"), ("pipe", "not a regular file"), ("link", "no such file")):
+        with pytest.raises(SceneError, match=f"{root / name}.yaml: .*{told}"):
+            catalog.raw_scene(f"mine/{name}")
+
+
+@pytest.mark.parametrize(
+    "text", ["1e-9999999", "1e-5000", "1E5000", "1" * 5000, "1/" + "9" * 5000, " 1/2", "-1/2", "3/2", "1/0"]
+)
+def test_a_share_is_a_short_number_from_0_to_1(text):
+    assert schema.fraction(text) is None
+
+
+def test_shares_that_are_one():
+    assert [schema.fraction(text) for text in ("1/6", "0.25", "0", "1")] == [Fraction(1, 6), Fraction(1, 4), 0, 1]
