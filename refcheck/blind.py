@@ -11,7 +11,9 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -83,10 +85,11 @@ class KeyScene(Strict):
 
 
 class Key(Strict):
-    """The sealed truth of a blind folder."""
+    """The sealed truth of a blind folder. `seed` draws the same clips again, so it is as secret as they are."""
 
     schema_: str = Field(alias="schema")
     layout: Layout
+    seed: int | None = None
     scenes: dict[str, KeyScene]
     clips: list[Sealed]
 
@@ -116,14 +119,33 @@ def path_of(folder: Path, scene: str, repeat: int) -> Path:
     return folder / CLIPS / scene / f"r{repeat:03d}.mp4"
 
 
+def within(path: Path) -> Path | None:
+    """Return the sealed blind folder that a path is, or lies in; None where it does not."""
+    whole = path.resolve()
+    return next((folder for folder in (whole, *whole.parents) if (folder / SEAL).is_file()), None)
+
+
 def check_key_path(folder: Path, key: Path) -> None:
-    """Raise `UserError` where the key would lie within the blind folder."""
-    if key.resolve().is_relative_to(folder.resolve()):
+    """Raise `UserError` where the key would lie within the blind folder, or within another one."""
+    if key.resolve().is_relative_to(folder.resolve()) or within(key):
         raise UserError(f"key={key} lies in blind={folder}: whoever is given the clips would be given the truth")
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Yield a new folder beside `folder`, which takes its place when the block ends well; else nothing of it is left."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as there:
+        built = Path(there) / folder.name
+        built.mkdir()
+        yield built
+        built.replace(folder)
 
 
 def check_folder_and_names(folder: Path, scenes: Sequence[Scene]) -> None:
     """Raise `UserError` where something is in the folder already, or two scenes have one name in a benchmark's files."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"blind={folder} is a file: give a new folder")
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"blind={folder} is not empty: what is there would be taken for controls; give a new folder")
     names = [name_of(scene.id) for scene in scenes]

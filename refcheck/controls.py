@@ -7,6 +7,7 @@ ours or anyone's, is given re-encoded bytes under names that say nothing.
 from __future__ import annotations
 
 import dataclasses
+import secrets
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refcheck import blind, clips, control_report, control_run, evaluate
+from refcheck import blind, calibench, clips, control_report, control_run, evaluate
 from refcheck.blind import Control, Opened
 from refcheck.clips import SHEET, SOURCE
 from refcheck.command import COMPLETED, INFRASTRUCTURE, Answer, Option, Request, UserError
@@ -64,7 +65,7 @@ OPTIONS = (
            choices=("smoke", "table")),
     Option("per_outcome", "int", 60, "rollouts of each outcome that the trained judge learns from", low=8, high=10_000),
     Option("limit", "int", 20_000, "most rollouts to look through for the outcomes needed", low=1, high=10_000_000),
-    Option("seed", "int", 0, "seed of labels and launches", low=0, high=2**64 - 1),
+    Option("seed", "int", None, "seed of labels and launches (default 0; blind=: secret, in the key)", low=0, high=2**64 - 1),
     *(option for option in evaluate.OPTIONS if option.name in _CALLS),
     *RUNNING,
 )  # fmt: skip
@@ -94,6 +95,10 @@ def mistakes(values: Mapping[str, Any], scenes: Sequence[str], overrides: Sequen
         told.append(f"{' and '.join(f'{name}=' for name in modes)} are both given, and each is a run of its own: give one")
     if values["key"] is None and values["read"] is not None:
         told.append("key= is missing: the sealed truth of the clips that read= has readings of")
+    if values["out"] is not None:
+        folder = blind.within(values["out"]) or (values["blind"] and values["blind"].resolve())
+        if folder and values["out"].resolve().is_relative_to(folder):
+            told.append(f"out={values['out']} lies in the blind folder {folder}: whoever gets the clips would get it too")
     if values["key"] is not None and not {"read", "blind"} & set(modes):
         told.append("key= goes with blind=, which writes it, and with read=, which opens it")
     if "vlm" in judges_asked(values) and not modes:
@@ -102,6 +107,10 @@ def mistakes(values: Mapping[str, Any], scenes: Sequence[str], overrides: Sequen
         told += endpoint_settings(values).problems()
     sealed = "the key's" if {"state", "noisy"} & set(judges_asked(values)) else None
     told += judge_problems({**values, "truth": sealed})
+    if values["blind"] is not None and values["layout"] == "calibench":
+        others = [id for id in scenes if blind.name_of(id) not in calibench.SCENES]
+        if others:
+            told.append(f"layout=calibench is for CaliBench's own scenes, and takes no bins of {', '.join(others[:5])}")
     if values["like"] is not None and (values["sweep"] is not None or values["look"] != "studio"):
         told.append("like= says how clips are made: leave sweep= and look= out")
     if not modes and len(scenes) != 1:
@@ -116,6 +125,11 @@ def mistakes(values: Mapping[str, Any], scenes: Sequence[str], overrides: Sequen
         if isinstance(reference, dict) and not reference.get("q") and not any("reference" in word for word in overrides):
             told.append(_no_reference(scene))
     return told
+
+
+def settled(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the seed where none is given: 0, but none for clips that go out blind, which whoever knows it can draw again."""
+    return {"seed": 0} if values["seed"] is None and values["blind"] is None else {}
 
 
 def _no_reference(id: str) -> str:
@@ -257,7 +271,8 @@ def _judged(file: str, index: int, one: Opened) -> Judged:
 
 def _blind(request: Request) -> Answer:
     """Write a blind folder and its key."""
-    values, folder = request.values, Path(request.values["blind"])
+    folder, given = Path(request.values["blind"]), request.values["seed"]
+    values = {**request.values, "seed": secrets.randbits(64) if given is None else given}
     key_path = Path(values["key"]) if values["key"] is not None else folder.with_name(folder.name + ".key.json")
     blind.check_key_path(folder, key_path)
     if key_path.exists():
@@ -265,22 +280,23 @@ def _blind(request: Request) -> Answer:
     recipe = recipe_of(values)
     scenes, controls, absent = [_load(request, id) for id in request.scenes], list[Control](), dict[str, Any]()
     blind.check_folder_and_names(folder, scenes)  # before anything takes time
-    with ExitStack() as stack:
-        pool = stack.enter_context(pool_of(values, request.out))
-        hidden = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="quincunx-")))
-        for number, scene in enumerate(scenes):
-            planned = control_run.plan(scene, values, pool, request.progress)
-            wishes = [*planned.clean(scene), *planned.damaged]
-            with request.progress(f"draw clips of {scene.id}", len(wishes)) as advance:
-                made, refused = make(scene, values["seed"], wishes, hidden / str(number), recipe, pool, advance)
-            controls += made
-            absent[scene.id] = {**refused, **planned.absent}
-        recode = recipe.like is None
-        with request.progress("put out", len(controls)) as advance:
-            sets = {scene.id: values["set"] for scene in scenes}
-            made_by = {"sets": sets, "recode": recode, "pool": pool, "advance": advance}
-            key = blind.export(scenes, controls, folder, values["layout"], **made_by)
-        digest = blind.seal(key, folder, key_path)
+    with blind.new_folder(folder) as built:
+        with ExitStack() as stack:
+            hidden = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="quincunx-")))
+            pool = stack.enter_context(pool_of(values, request.out))
+            for number, scene in enumerate(scenes):
+                planned = control_run.plan(scene, values, pool, request.progress)
+                wishes = [*planned.clean(scene), *planned.damaged]
+                with request.progress(f"draw clips of {scene.id}", len(wishes)) as advance:
+                    made, refused = make(scene, values["seed"], wishes, hidden / str(number), recipe, pool, advance)
+                controls += made
+                absent[scene.id] = {**refused, **planned.absent}
+            recode = recipe.like is None
+            with request.progress("put out", len(controls)) as advance:
+                sets = {scene.id: values["set"] for scene in scenes}
+                made_by = {"sets": sets, "recode": recode, "pool": pool, "advance": advance}
+                key = blind.export(scenes, controls, built, values["layout"], **made_by)
+        digest = blind.seal(key.model_copy(update={"seed": values["seed"]}), built, key_path)
     counts = {scene.id: sum(c.scene == scene.id for c in controls) for scene in scenes}
     result = {
         "schema": "quincunx.blind/v1",
@@ -291,10 +307,12 @@ def _blind(request: Request) -> Answer:
         "clips": counts,
         "not_made": absent,
     }
-    told = (
+    told = [
         f"{len(controls)} clips of {len(scenes)} scenes are in {folder / blind.CLIPS}, under names that say nothing. Give away "
-        f"{folder} and keep {key_path}: `quincunx controls read=ROWS key={key_path}` opens what comes back.",
-    )
+        f"{folder} and keep {key_path}: `quincunx controls read=ROWS key={key_path}` opens what comes back."
+    ]
+    if given is not None:
+        told.append(f"seed={given} was given: whoever knows or guesses it can make these clips again, and read off the truth.")
     return Answer(result, told)
 
 

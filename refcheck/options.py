@@ -94,6 +94,8 @@ def parse(module: ModuleType, words: Sequence[str]) -> Asked:
         problems += module.mistakes(values, scenes, tuple(overrides))
     if problems:
         raise UserError(*problems, *_wrong_overrides(scenes, overrides))
+    if hasattr(module, "settled"):  # a verb with a default that depends on other keys
+        values |= module.settled(values)
     values.pop("scene_dir", None)  # `scene_folder` has seen to it, and results hold the scenes whole
     out, as_json, overwrite = values.pop("out"), values.pop("json"), values.pop("overwrite")
     if out is None and hasattr(module, "default_out"):  # a verb whose work is files puts them somewhere

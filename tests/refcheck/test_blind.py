@@ -176,6 +176,48 @@ def test_out_and_in_from_the_command_line(toy_conf, tmp_path, capsys):
     assert "right in 0 of 6 answers" in capsys.readouterr().out
 
 
+def test_nobody_can_make_the_clips_again_without_the_key(toy_conf, tmp_path, capsys):
+    """Were the seed a default, the same command would give the same bytes with a key of one's own."""
+    words = ["controls", "scene=toy/wedge", *SMALL, "k=3", "workers=1"]
+    for name in "ab":
+        assert app.main([*words, f"blind={tmp_path / name}", f"out={tmp_path / 'o' / name}"]) == 0
+    keys = [blind.read_key(tmp_path / f"{name}.key.json") for name in "ab"]
+    assert keys[0].seed != keys[1].seed and {c.sha256 for c in keys[0].clips}.isdisjoint(c.sha256 for c in keys[1].clips)
+    written = "".join(p.read_text() for root in "abo" for p in (tmp_path / root).rglob("*.json*"))
+    assert not any(str(key.seed) in written for key in keys)
+    assert "whoever knows or guesses it" not in capsys.readouterr().out
+    assert app.main([*words, f"blind={tmp_path / 'c'}", f"seed={keys[0].seed}"]) == 0
+    again = blind.read_key(tmp_path / "c.key.json")
+    assert {c.index for c in again.clips} == {c.index for c in keys[0].clips}
+    assert "whoever knows or guesses it can make these clips again" in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_a_result_never_lies_with_the_clips(toy_conf, tmp_path, capsys):
+    words = ["controls", "scene=toy/wedge", *SMALL, "k=2", "workers=1", f"blind={tmp_path / 'b'}"]
+    assert app.main([*words, f"out={tmp_path / 'b' / 'in'}"]) == 2 and not (tmp_path / "b").exists()
+    assert app.main(words) == 0
+    (tmp_path / "other").symlink_to(tmp_path / "b")
+    rows = write_rows(tmp_path / "rows.jsonl", rows_of(blind.read_key(tmp_path / "b.key.json"), lambda clip: clip.truth))
+    capsys.readouterr()
+    for out in ("b", "b/clips", "other"):
+        assert app.main(["controls", f"read={rows}", f"key={tmp_path / 'b.key.json'}", f"out={tmp_path / out}"]) == 2
+        assert "lies in the blind folder" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("result.json"))
+
+
+def test_what_is_stopped_leaves_no_clips_without_a_key(toy_conf, tmp_path, monkeypatch):
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    words = ["controls", "scene=toy/wedge", *SMALL, "k=2", "workers=1", f"blind={tmp_path / 'b'}"]
+    with monkeypatch.context() as patch:
+        patch.setattr(blind, "_write_scenes", stop)
+        assert app.main(words) == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["conf"]
+    (tmp_path / "b").mkdir()
+    assert app.main(words) == 0 and (tmp_path / "b" / "clips" / "wedge" / "r001.mp4").is_file()
+
+
 @pytest.mark.parametrize(
     ("words", "part"),
     [
@@ -184,6 +226,8 @@ def test_out_and_in_from_the_command_line(toy_conf, tmp_path, capsys):
         (("read=r", "key=k", "suite=smoke"), "each is a run of its own"),
         (("scenes=toy/*",), "scene= is missing"),
         (("scene=toy/wedge", "blind=b", "key=b/k.json"), "would be given the truth"),
+        (("scene=toy/wedge", "blind=b", "layout=calibench"), "layout=calibench is for CaliBench's own scenes"),
+        (("scene=toy/wedge", "blind=conf/config.yaml", "key=k.json"), "is a file: give a new folder"),
         (("scene=toy/wedge", "judge=vlm"), "model= is missing"),
     ],
 )
