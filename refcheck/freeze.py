@@ -22,7 +22,8 @@ from refcheck.judges.state import fingerprint
 from refcheck.output import RESULT
 from refcheck.package import Packed
 from refcheck.package_check import Everything, check, picture
-from refcheck.untrusted import parse_json, read_text, shown, suggestion
+from refcheck.report.schema import Header, contradictions
+from refcheck.untrusted import parse_json, parse_model, read_text, shown, suggestion
 from scenes.catalog import SceneError
 from scenes.load import compose_scene, load_scene
 from scenes.scene import Scene
@@ -200,8 +201,13 @@ def read_results(folder: Path, problems: Everything) -> list[gates.Result]:
         except ValueError as error:
             problems.add(path, str(error))
             continue
-        if isinstance(value, dict) and value.get("schema") in gates.SCHEMAS:
-            results.append(gates.Result(path.relative_to(folder).as_posix(), value))
+        form = gates.FORMS.get(str(value.get("schema"))) if isinstance(value, dict) else None
+        if value is None or form is None:
+            continue
+        parse_model(Header, value, path, problems)
+        for problem in contradictions(parse_model(form, value, path, problems)):
+            problems.add(path, problem)
+        results.append(gates.Result(path.relative_to(folder).as_posix(), value))
     return results
 
 

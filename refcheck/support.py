@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,21 @@ if TYPE_CHECKING:
     from refcheck.verify import Certificate
 
 Status = Literal["agrees", "contradicts", "open", "missing"]
+
+
+class Judged(Protocol):
+    """What of a certificate its checks are held to: one just made, or one read back."""
+
+    @property
+    def alpha(self) -> float: ...  # noqa: D102
+    @property
+    def epsilon(self) -> float: ...  # noqa: D102
+    @property
+    def verdict(self) -> str: ...  # noqa: D102
+    @property
+    def reason(self) -> str: ...  # noqa: D102
+    @property
+    def engine(self) -> Any: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -65,10 +80,11 @@ def distance_of(check: Check, q: NDArray[np.float64], alpha: float) -> Distance 
 
 def supports(certificate: Certificate, q: NDArray[np.float64]) -> tuple[Support, ...]:
     """Return what each check says of the certificate's verdict about the reference `q` (k,)."""
-    return tuple(_support(name, check, certificate, q) for name, check in evidence_of(certificate).items())
+    return tuple(support(name, check, certificate, q) for name, check in evidence_of(certificate).items())
 
 
-def _support(name: str, check: Check, one: Certificate, q: NDArray[np.float64]) -> Support:
+def support(name: str, check: Check, one: Judged, q: NDArray[np.float64]) -> Support:
+    """Return what one check says of the verdict of `one` about the reference `q` (k,), in the order of the check's shares."""
     title = name.replace("_", " ")
     if check.n == 0 and name == "step_halving" and one.engine.steps_per_second is None:
         return Support(name, "agrees", f"{title}: nothing to halve, {one.engine.name} goes from event to event")

@@ -18,7 +18,7 @@ from PIL import Image
 
 from refcheck.command import UserError
 from refcheck.output import RESULT
-from refcheck.report.schema import Certificates, Controls, Header, Rendered, Validity
+from refcheck.report.schema import Certificates, Controls, Header, Rendered, Validity, contradictions
 from refcheck.report.score_schema import Score
 from refcheck.untrusted import Problems, Strict, parse_json, parse_model, shown
 
@@ -128,14 +128,10 @@ def _read(path: Path, problems: Problems) -> Any:
 
 
 def _contradictions(body: Any) -> list[str]:
-    if isinstance(body, Certificates):
-        return [f"certificate {shown(one.scene)} {problem}" for one in body.certificates for problem in one.contradictions()]
-    if isinstance(body, Controls):
-        return body.contradictions()
     if isinstance(body, Score):
         cells = ((m, s, cell) for m, entry in body.models.items() for s, cell in entry.cells.items())
         return [f"{shown(m)} on {shown(s)} {problem}" for m, s, cell in cells for problem in cell.contradictions()]
-    return []
+    return contradictions(body)
 
 
 def picture(result: Result, name: str) -> str:

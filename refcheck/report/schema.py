@@ -167,6 +167,9 @@ class Certificate(Strict):
             wrong.append(f"says 'fails', but its interval begins at {self.lower} and {self.null_rate.lower} (nulls)")
         if self.verdict == "holds" and self.basis == "assumption":
             wrong.append("says 'holds' on an assumption, which can only be consistent")
+        for name, check in self.evidence.items():
+            if isinstance(check, EvidenceCheck) and check.n and list(check.shares) != self.tally.outcomes:
+                wrong.append(f"has shares of {shown(list(check.shares))} in its {name} for {shown(self.tally.outcomes)}")
         return wrong
 
 
@@ -174,6 +177,34 @@ class Certificates(Strict):
     """The result of `verify`."""
 
     certificates: Annotated[list[Certificate], Field(max_length=1000)]
+
+
+class Biased(Strict):
+    """What `bias` found of a picture, as far as a freeze asks."""
+
+    scene: Name
+    picture: Words
+    verdict: Literal["faithful", "biased", "unclear"]
+    lower: Share
+    upper: Share
+    epsilon: Share
+    to_blame: list[Name]
+
+    def contradictions(self) -> list[str]:
+        """Say that the verdict does not follow from its bounds, where that is so."""
+        follows = "biased" if self.lower > self.epsilon else "faithful" if self.upper <= self.epsilon else "unclear"
+        if self.lower > self.upper:
+            return [f"lower is {self.lower}, above its upper {self.upper}"]
+        told = f"says {self.verdict!r}, but {self.lower} to {self.upper} is {follows!r} at epsilon {self.epsilon}"
+        return [] if follows == self.verdict else [told]
+
+
+class Pictured(Strict):
+    """The result of `bias`; without one where it wrote a template."""
+
+    bias: Biased | None = None
+    image_sha256: Name | None = None
+    digests: dict[Name, Name] = Field(default_factory=dict)
 
 
 class Counted(Strict):
@@ -256,6 +287,15 @@ class Controls(Strict):
         wrong += follows("accuracy", self.accuracy, self.right / self.answered if self.answered else None)
         wrong += follows("tvd_truth", self.tvd_truth, tvd(self.truth.counts, q, self.outcomes))
         return wrong + follows("tvd_judged", self.tvd_judged, tvd(self.judged.counts, q, self.outcomes))
+
+
+def contradictions(body: Any) -> list[str]:
+    """Say which figures of a certificate, of controls or of what bias found do not follow from one another."""
+    if isinstance(body, Certificates):
+        return [f"certificate {shown(one.scene)} {problem}" for one in body.certificates for problem in one.contradictions()]
+    if isinstance(body, Pictured):
+        return [] if body.bias is None else body.bias.contradictions()
+    return body.contradictions() if isinstance(body, Controls) else []
 
 
 class RenderedClip(Strict):

@@ -8,6 +8,7 @@ import json
 from functools import cache
 from pathlib import Path
 
+import evidence_files
 import numpy as np
 import pytest
 import yaml
@@ -15,6 +16,7 @@ from PIL import Image
 
 from refcheck import app, clips, gates, package_check
 from refcheck.evidence import Evidence
+from refcheck.freeze import read_results
 from refcheck.judges.state import fingerprint
 from refcheck.verify import Certificate
 from scenes import catalog, mechanism
@@ -34,36 +36,7 @@ def loaded():
 def results() -> dict[str, dict]:
     """Return what verify, bias and controls say of a scene of which all holds; keys as they write them."""
     scene, config = loaded()
-    digest = physics_digest(scene.device, scene.integrator)
-    told = {"version": "0.1.0", "created": "2026-11-30T00:00:00+00:00", "versions": {}, "seed": 0}
-    origin = {
-        **told,
-        "config": {"options": {"image": None}, "overrides": [], "scenes": {SCENE: config}},
-        "digests": {SCENE: digest},
-    }
-    certificate = {
-        "scene": SCENE,
-        "digest": digest,
-        "stream": scene.stream,
-        "verdict": "holds",
-        "reason": "distance",
-        "q": Q,
-        **{"tvd": 0.001, "lower": 0.0, "upper": 0.019, "epsilon": 0.02, "alpha": 0.01, "n": 9000},
-        "null_rate": {"value": 0.004, "limit": 0.02},
-        "evidence": {name: {"said": "", "n": 500} for name in ("second_integrator", "step_halving", "knock_out")},
-        "supports": [{"check": "knock_out", "status": "agrees", "said": "knock out: moves the outcomes"}],
-    }
-    bias = {"scene": SCENE, "picture": "its own", "verdict": "faithful", "lower": 0.0, "upper": 0.01, "epsilon": 0.02}
-    controls = {
-        **{"scene": SCENE, "digest": digest, "k": 20, "q": Q, "judge": {"name": "trained"}, "set": {"kind": "iid"}},
-        **{"infrastructure_failures": 0, "accuracy": 1.0, "abstained": 0.05},
-        **{"tvd_truth": 0.1, "band": [0.0, 0.2], "tvd_judged": 0.1, "band_judged": [0.0, 0.2]},
-    }
-    return {
-        "verify": {"schema": "quincunx.verify/v1", **origin, "certificates": [certificate]},
-        "bias": {"schema": "quincunx.bias/v1", **origin, "bias": {**bias, "to_blame": []}, "image_sha256": None},
-        "controls": {"schema": "quincunx.controls/v1", **origin, **controls},
-    }
+    return evidence_files.results(scene, config, physics_digest(scene.device, scene.integrator))
 
 
 def put(folder: Path, name: str, value: dict) -> None:
@@ -105,6 +78,9 @@ def test_the_keys_that_are_read_are_those_that_are_written():
     assert set(results()["verify"]["certificates"][0]["evidence"]) == {field.name for field in dataclasses.fields(Evidence)}
 
 
+BIASED, UNCLEAR = {"lower": 0.1, "upper": 0.2}, {"lower": 0.0, "upper": 0.2}
+CHECKS = ("certificates", 0, "evidence")
+IDLE = {"said": "", "n": 9000, "tvd": 0.0, "lower": 0.0, "upper": 0.01, "shares": {"red": 0.0, "blue": 1.0}}
 WRONG = [
     ("verify", ("certificates", 0, "verdict"), "fails", "certificate", "verify says fails"),
     ("verify", ("certificates", 0, "verdict"), "undecided", "certificate", "verify says undecided"),
@@ -113,9 +89,24 @@ WRONG = [
     ("verify", ("certificates", 0, "epsilon"), 0.5, "certificate", "epsilon=0.5 (at most 0.02)"),
     ("verify", ("certificates", 0, "alpha"), 0.4, "certificate", "alpha=0.4 (at most 0.05)"),
     ("verify", ("certificates", 0, "null_rate"), {"value": 0.3, "limit": 0.9}, "certificate", "null_limit=0.9"),
-    ("verify", ("certificates", 0, "evidence", "knock_out"), {"said": "not yet", "n": 0}, "certificate", "it lacks knock out"),
-    ("verify", ("certificates", 0, "evidence"), {}, "certificate", "it lacks all evidence"),
-    ("verify", ("certificates", 0, "supports", 0, "status"), "contradicts", "certificate", "but knock out"),
+    ("verify", (*CHECKS, "knock_out"), "not yet", "certificate", "it lacks knock out (n = 0"),
+    (
+        "verify",
+        (*CHECKS, "second_integrator", "n"),
+        499,
+        "certificate",
+        "it lacks second integrator (n = 499, 500 are the fewest)",
+    ),
+    (
+        "verify",
+        (*CHECKS, "knock_out", "lower"),
+        0.0,
+        "certificate",
+        "it lacks a knock-out that decides (knock out: may or may not",
+    ),
+    ("verify", CHECKS, {}, "certificate", "it lacks second integrator (n = 0"),
+    ("verify", (*CHECKS, "second_integrator", "shares"), {"red": 0.9, "blue": 0.1}, "certificate", "contradicts the verdict"),
+    ("verify", (*CHECKS, "knock_out"), IDLE, "certificate", "but knock out: leaves the outcomes alone"),
     ("verify", ("certificates",), [], "certificate", "there is no result of it"),
     ("bias", ("bias", "verdict"), "biased", "bias", "bias says biased"),
     ("bias", ("bias", "verdict"), "unclear", "bias", "bias says unclear"),
@@ -144,14 +135,42 @@ def examined(held: dict[str, dict]) -> dict[str, gates.Gate]:
 
 @pytest.mark.parametrize(("verb", "keys", "value", "gate", "part"), WRONG)
 def test_each_gate_refuses_what_it_should_and_says_why(verb, keys, value, gate, part):
+    told = examined(changed(verb, keys, value))
+    assert [name for name, one in told.items() if one.state != "holds"] == [gate]
+    assert part in told[gate].told
+
+
+LIES = [
+    ("verify", ("certificates", 0, "tvd"), 0.8, "tvd is 0.8, its counts give 0.0"),
+    ("verify", CHECKS, ["x"], "certificates.0.evidence: Input should be"),
+    ("verify", (*CHECKS, "second_integrator", "n"), "x", "evidence.second_integrator"),
+    ("verify", (*CHECKS, "second_integrator", "shares"), {"red": 1.0}, "has shares of"),
+    ("verify", ("certificates", 0, "null_rate"), "x", "certificates.0.null_rate"),
+    ("verify", ("config", "scenes"), [1], "config.scenes"),
+    ("bias", ("bias", "upper"), 0.5, "says 'faithful', but 0.0 to 0.5 is 'unclear'"),
+    ("bias", ("bias", "to_blame"), 5, "bias.to_blame"),
+    ("bias", ("digests",), [1], "digests"),
+    ("controls", ("judge",), "x", "judge"),
+    ("controls", ("band_judged",), 5, "band_judged"),
+    ("controls", ("accuracy",), 0.5, "accuracy is 0.5, its counts give 1.0"),
+]
+
+
+def changed(verb, keys, value) -> dict[str, dict]:
     held = copy.deepcopy(results())
     inside = held[verb]
     for key in keys[:-1]:
         inside = inside[key]
     inside[keys[-1]] = value
-    told = examined(held)
-    assert [name for name, one in told.items() if one.state != "holds"] == [gate]
-    assert part in told[gate].told
+    return held
+
+
+@pytest.mark.parametrize(("verb", "keys", "value", "part"), LIES)
+def test_evidence_that_is_broken_or_contradicts_itself_is_named(tmp_path, verb, keys, value, part):
+    put(tmp_path, verb, changed(verb, keys, value)[verb])
+    problems = package_check.Everything()
+    read_results(tmp_path, problems)
+    assert any(part in told and str(tmp_path / verb / "result.json") in told for told in problems.found), problems.found
 
 
 def test_a_non_causal_pair_shares_a_certificate_and_nothing_else():
@@ -166,7 +185,7 @@ def test_a_non_causal_pair_shares_a_certificate_and_nothing_else():
 
 
 def test_what_is_refused_leaves_no_package(evidence, tmp_path, capsys):
-    put(evidence, "bias", results()["bias"] | {"bias": {**results()["bias"]["bias"], "verdict": "biased"}})
+    put(evidence, "bias", results()["bias"] | {"bias": {**results()["bias"]["bias"], "verdict": "biased", **BIASED}})
     out = tmp_path / "package"
     status, result, _ = freeze(f"scene={SCENE}", f"evidence={evidence}", f"out={out}", capsys=capsys)
     assert status == 1 and result["refused"] == [SCENE] and result["package"] is None
@@ -201,7 +220,7 @@ def test_a_picture_of_ones_own_is_frozen_byte_for_byte_if_it_is_the_one_that_bia
 
 
 def test_allow_freezes_with_the_reason_on_record(evidence, tmp_path, capsys):
-    put(evidence, "bias", results()["bias"] | {"bias": {**results()["bias"]["bias"], "verdict": "unclear"}})
+    put(evidence, "bias", results()["bias"] | {"bias": {**results()["bias"]["bias"], "verdict": "unclear", **UNCLEAR}})
     out = tmp_path / "package"
     words = (f"scene={SCENE}", f"evidence={evidence}", f"out={out}")
     reason = "no picture shows so small a tilt"
