@@ -23,12 +23,20 @@ from refcheck.judges.state import fingerprint as sha256
 from refcheck.metrics import Q_TOLERANCE, check_q
 from refcheck.package import BENCHMARK, MANIFEST, NAME, OURS, REFERENCE_SCHEMA, TABLE, UNLISTED
 from refcheck.policy import TRACKS
+from refcheck.report.schema import Biased, Certificate, Controls
 from refcheck.untrusted import Problems, Strict, json_lines, parse_json, parse_model, read_text, shown, suggestion
+from scenes import mechanism, schema
+from scenes.catalog import parse_yaml
 from scenes.schema import fraction
 
 MAXIMUM_ENTRIES = 100_000
 MAXIMUM_PICTURE, MAXIMUM_PIXELS, MINIMUM_SIDE = 64 << 20, 8192 * 8192, 16
-REQUIRED = ("certificate", "bias", "controls")
+FORMS: Mapping[str, type[Certificate] | type[Biased] | type[Controls]] = {
+    "certificate": Certificate,
+    "bias": Biased,
+    "controls": Controls,
+}
+REQUIRED = tuple(FORMS)
 """The gates that a scene of ours has evidence of, or a reason why not."""
 
 
@@ -95,7 +103,7 @@ class _Package:
         pure = PurePosixPath(text)
         if not text.isprintable() or "\\" in text or not text.strip():
             self.problems.add(where, f"{key} {shown(text)} is no relative path with forward slashes")
-        elif pure.is_absolute() or ".." in pure.parts or ":" in pure.parts[0]:
+        elif pure.is_absolute() or ".." in pure.parts or ":" in "".join(pure.parts[:1]):
             self.problems.add(where, f"{key} {shown(text)} leads out of the package")
         elif pure.as_posix() not in self.files:
             self.problems.add(where, f"{key} {shown(text)}: there is no such regular file in the package")
@@ -314,8 +322,12 @@ def _references(package: _Package, name: str, rows: Sequence[tuple[str, _Scene]]
 
 def _entry(package: _Package, at: str, row: _Scene, entry: _Entry) -> None:
     """Check one scene's evidence: what the gates say is what the files say, for this digest."""
-    for key in ("rubric", "config"):
-        package.path(getattr(entry, key), at, key)
+    rubric = package.path(entry.rubric, at, "rubric")
+    if rubric is not None:
+        package.json(rubric)
+    config = package.path(entry.config, at, "config")
+    for problem in _config_problems(read_text(config, package.problems), row) if config is not None else ():
+        package.problems.add(config, problem)
     prompt = package.path(entry.prompt, at, "prompt")
     text = read_text(prompt, package.problems) if prompt is not None else None
     if text is not None and text.strip() != row.prompt.strip():
@@ -330,7 +342,13 @@ def _entry(package: _Package, at: str, row: _Scene, entry: _Entry) -> None:
             continue
         path = package.path(entry.evidence[gate], at, f"evidence.{gate}")
         held = package.json(path) if path is not None else None
-        if held is None or entry.gates.get(gate) != "holds":
+        if path is None or held is None:
+            continue
+        form = FORMS[gate]
+        body = parse_model(form, held if gate == "controls" else held.get(gate), path, package.problems)
+        for problem in body.contradictions() if body is not None else ():
+            package.problems.add(path, problem)
+        if entry.gates.get(gate) != "holds":
             continue
         verdict = {"certificate": ("certificate", "verdict", "holds"), "bias": ("bias", "verdict", "faithful")}.get(gate)
         digest = _said(held, "certificate", "digest") if gate == "certificate" else held.get("digest")
@@ -338,6 +356,24 @@ def _entry(package: _Package, at: str, row: _Scene, entry: _Entry) -> None:
             package.problems.add(f"{path}", f"is evidence for digest {shown(digest)}, the manifest says {shown(entry.digest)}")
         if verdict is not None and _said(held, *verdict[:2]) != verdict[2]:
             package.problems.add(f"{path}", f"does not say {verdict[2]!r}, as the manifest's gate has it")
+
+
+def _config_problems(text: str | None, row: _Scene) -> list[str]:
+    """Return what is wrong with a scene's file as far as that shows without building anything that it names."""
+    if text is None:
+        return []
+    try:
+        config = parse_yaml(text)
+    except ValueError as error:
+        return [str(error)]
+    model, problems = schema.parse(config)
+    problems = problems + schema.rules(model)
+    for role in mechanism.TRUSTED:
+        if isinstance(part := config.get(role), Mapping):
+            problems += mechanism.named(role, part)[1]
+    if not problems and list(model.outcomes) != row.outcome_labels:
+        problems.append(f"`outcomes` are {shown(list(model.outcomes))}, the scene table says {shown(row.outcome_labels)}")
+    return [shown(problem, 400)[1:-1] for problem in problems]
 
 
 def _said(held: Mapping[str, Any], outer: str, inner: str) -> Any:

@@ -45,12 +45,20 @@ def installed(role: str) -> tuple[str, ...]:
     return tuple(sorted(f"{point.module}." for point in entry_points(group=f"quincunx.{role}s")))
 
 
-def target(role: str, config: Mapping[str, Any]) -> tuple[type | None, list[str]]:
-    """Return the class that `_target_` names, or None with what is wrong. `role` is `device`, `engine` or `kernel`."""
+def named(role: str, config: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Return the name in `_target_`, with what is wrong where it is none that a config may name; nothing is imported."""
     name = config.get("_target_")
     roots = (*TRUSTED[role], *installed(role))
     if not isinstance(name, str) or not name.startswith(roots) or not all(part.isidentifier() for part in name.split(".")):
-        return None, [f"`{role}._target_` is {name!r}: it must be a class below {' or '.join(r[:-1] for r in roots)}"]
+        return "", [f"`{role}._target_` is {name!r}: it must be a class below {' or '.join(r[:-1] for r in roots)}"]
+    return name, []
+
+
+def target(role: str, config: Mapping[str, Any]) -> tuple[type | None, list[str]]:
+    """Return the class that `_target_` names, or None with what is wrong. `role` is `device`, `engine` or `kernel`."""
+    name, problems = named(role, config)
+    if problems:
+        return None, problems
     module_name, _, class_name = name.rpartition(".")
     try:
         module = importlib.import_module(module_name)
@@ -64,7 +72,8 @@ def target(role: str, config: Mapping[str, Any]) -> tuple[type | None, list[str]
     found = made.get(class_name)
     if found is None or not dataclasses.is_dataclass(found):
         known = [key for key, item in made.items() if dataclasses.is_dataclass(item) and not key.startswith("_")]
-        return None, [f"`{role}._target_` is {name!r}: {module_name} has {', '.join(known)}{suggest(class_name, known)}"]
+        has = ", ".join(known) or "no such class"
+        return None, [f"`{role}._target_` is {name!r}: {module_name} has {has}{suggest(class_name, known)}"]
     return found, []
 
 

@@ -19,7 +19,7 @@ from scenes.scene import Basis, Standing, Track
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Vector = tuple[float, float, float]
-EXACT = r"^[0-9]{1,15}(/[0-9]{1,15}|\.[0-9]{1,15})?$"
+EXACT = r"^[0-9]{1,20}(/[0-9]{1,20}|\.[0-9]{1,20})?$"
 """How an exact share is written. Bounded, and without exponents: 1e-9999999 would be a number of ten million digits."""
 MOST_OUTCOMES = 200
 """Labels of one reference; a deck has 52."""

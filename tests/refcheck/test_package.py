@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
+import evidence_files
 import numpy as np
 import pytest
 from PIL import Image
@@ -55,12 +56,10 @@ def foreign(root: Path, *lines: dict | str) -> Path:
     return root
 
 
-def evidence(scene, digest: str) -> dict:
-    return {
-        "certificate": {"certificate": {"scene": scene.id, "digest": digest, "verdict": "holds"}},
-        "bias": {"digest": digest, "bias": {"verdict": "faithful"}},
-        "controls": {"digest": digest, "k": 20},
-    }
+def evidence(scene, config: dict, digest: str) -> dict:
+    told = evidence_files.results(scene, config, digest)
+    certificate = {"certificate": told["verify"]["certificates"][0]}
+    return {"certificate": certificate, "bias": {**told["bias"], "digest": digest}, "controls": told["controls"]}
 
 
 @cache
@@ -73,7 +72,7 @@ def packed(id: str = SCENE, **changes) -> package.Packed:
     scene, config, digest = held(id)
     pixels = np.random.default_rng(1).integers(0, 255, (48, 64, 3), np.uint8)
     gates = dict.fromkeys(("basis", "certificate", "bias", "controls"), "holds")
-    return package.Packed(scene, config, digest, pixels, evidence(scene, digest), **{"gates": gates, **changes})
+    return package.Packed(scene, config, digest, pixels, evidence(scene, config, digest), **{"gates": gates, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -272,6 +271,10 @@ SCENES = ("quincunx", "scenes", "A-04")
         ("evidence/A-04/certificate.json", ("certificate", "verdict"), "fails", "does not say 'holds'"),
         ("evidence/A-04/certificate.json", ("certificate",), [], "is evidence for digest None"),
         ("evidence/A-04/bias.json", ("bias", "verdict"), "biased", "does not say 'faithful'"),
+        ("evidence/A-04/bias.json", ("bias", "upper"), 0.4, "is 'unclear' at epsilon"),
+        ("evidence/A-04/certificate.json", ("certificate", "tvd"), 0.8, "tvd is 0.8, its counts give"),
+        ("evidence/A-04/certificate.json", ("certificate", "n"), "x", "n: Input should be"),
+        ("evidence/A-04/controls.json", ("accuracy",), 0.5, "accuracy is 0.5, its counts give 1.0"),
     ],
 )
 def test_ours_contradicts_itself_nowhere(ours, file, keys, value, part):
@@ -283,15 +286,39 @@ def test_ours_contradicts_itself_nowhere(ours, file, keys, value, part):
 
 
 def test_a_package_is_data_and_nothing_in_it_is_built(ours, monkeypatch):
-    """A config that names any code is no more than a file with a digest."""
+    """A config that names any code is read as data, and named."""
     path = ours / "configs" / "A-04.yaml"
-    path.write_text("device: {_target_: os.system, command: touch broken}\n!!python/object:os.x {}\n")
-    manifest = json.loads((ours / "manifest.json").read_text())
-    manifest["quincunx"]["files"]["configs/A-04.yaml"] = fingerprint(path)
-    (ours / "manifest.json").write_text(json.dumps(manifest))
     monkeypatch.setattr("scenes.load.build_scene", lambda *_: pytest.fail("a package's scene was built"))
-    monkeypatch.setattr("yaml.load", lambda *_, **__: pytest.fail("a package's YAML was read"))
-    assert problems(ours) == []
+    monkeypatch.setattr("scenes.mechanism.importlib.import_module", lambda *_: pytest.fail("what a package names was imported"))
+    text = path.read_text()
+    for changed, part in (
+        (text.replace("simulators.devices", "os"), "must be a class below simulators.devices"),
+        (text + "more: !!python/object:os.x {}\n", "not YAML"),
+        (text.replace("action: ", "action: ${oc.env:HOME} "), "refers to another value"),
+        (text.replace("readout_rule: ", "readout_rul: "), "is not a key here"),
+        ("- 1\n", "must hold `key: value` lines"),
+    ):
+        assert changed != text
+        path.write_text(changed)
+        found = edited(
+            ours, "manifest.json", lambda held: held["quincunx"]["files"].update({"configs/A-04.yaml": fingerprint(path)})
+        )
+        assert found and all("configs/A-04.yaml" in one for one in found) and any(part in one for one in found), found
+
+
+def test_a_rubric_is_json(ours):
+    (ours / "rubrics" / "A-04.json").write_text("not JSON")
+    assert any("is not JSON" in one for one in problems(ours))
+
+
+@pytest.mark.parametrize("text", [".", "./", "..", "C:/x", "/"])
+def test_a_path_that_is_no_file_is_named(ours, tmp_path, text):
+    found = package_check.check(foreign(tmp_path / "theirs", line("A", source_image_path=text))).problems
+    assert any("source_image_path" in one for one in found), found
+    for key in ("prompt", "rubric", "config"):
+        found = edited(ours, "manifest.json", lambda held, key=key: of(held, *SCENES).update({key: text}))
+        assert any(f"{key} " in one for one in found), found
+    assert edited(ours, "manifest.json", lambda held: held.update(scene_table=text))
 
 
 def test_a_refused_gate_needs_a_reason(tmp_path):
