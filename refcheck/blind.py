@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from math import nan
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,11 +24,11 @@ from pydantic import Field
 from refcheck.clips import source_of, write_png
 from refcheck.command import UserError
 from refcheck.control_sets import refuse_twice
-from refcheck.evaluate_run import CHECKPOINT, Entry
+from refcheck.evaluate_run import CHECKPOINT, parse_entry
 from refcheck.judges.state import fingerprint
 from refcheck.labels import Labels, read_labels
 from refcheck.output import atomic, plain, to_json
-from refcheck.untrusted import Problems, Strict, json_lines, parse_model, read_json, read_text
+from refcheck.untrusted import Problems, Strict, json_lines, parse_model, read_json, read_text, shown
 from scenes.scene import Scene
 from simulators.execute import Pool, spread
 from simulators.video import CRF, clip_info, read_clip, write_clip
@@ -37,6 +38,7 @@ CLIPS, PACKAGE = "clips", "package"
 Layout = Literal["pawbench", "calibench"]
 LAYOUTS: tuple[Layout, ...] = ("pawbench", "calibench")
 MODEL = "controls"
+NUMBERS: tuple[Literal["confidence", "latency", "cost"], ...] = ("confidence", "latency", "cost")
 EPOCH = 315_532_800  # s: 1980, the time that every file of a blind folder bears
 
 
@@ -360,19 +362,26 @@ def _from_labels(labels: Labels, key: Key, read: Path) -> dict[tuple[str, int], 
 
 
 def _from_checkpoint(path: Path, key: Key) -> dict[tuple[str, int], _Said]:
-    problems, found = Problems(), dict[tuple[str, int], _Said]()
+    problems, found, whole = Problems(), dict[tuple[str, int], _Said](), dict[tuple[str, int], str]()
+    sealed = {(clip.scene, clip.repeat): clip.sha256 for clip in key.clips}
     for where, value in json_lines(path, read_text(path, problems) or "", problems):
-        entry = parse_model(Entry, value, where, problems)
+        entry = parse_entry(value, where, problems)
         if entry is None:
             continue
-        told = entry.reading or {}
-        null = str(told.get("null") or "unread") if entry.row.observation == "null_observation" else ""
-        numbers = {
-            name: float(told[name]) for name in ("confidence", "latency", "cost") if isinstance(told.get(name), int | float)
-        }
-        votes = tuple(told.get("votes") or ())
+        told, slot = entry.reading or {}, (entry.scene_id, entry.repeat_index)
+        if not entry.failed and sealed.get(slot, entry.video_fingerprint) != entry.video_fingerprint:
+            problems.add(where, f"was not read off the clip that was sealed as {shown(slot[0])} repeat {slot[1]}")
+        if slot in whole:
+            again = "a second reading" if entry.settings == whole[slot] else "a reading by another judge or other settings"
+            problems.add(
+                where, f"holds {again} of {shown(slot[0])} repeat {slot[1]}: give rows.jsonl, or the folder of one run"
+            )
+        if not entry.failed and entry.trust_failure is None:
+            whole[slot] = entry.settings
+        null = told.get("null") or "unread" if entry.row.observation == "null_observation" else ""
+        numbers = {name: nan if (number := told.get(name)) is None else float(number) for name in NUMBERS}
+        votes = tuple(told.get("votes", ()))
         failure = (entry.message or entry.row.failure_code) if entry.failed else None
-        slot = (entry.scene_id, entry.repeat_index)
         found[slot] = _Said(entry.row.outcome_label, null, trust=entry.trust, failure=failure, votes=votes, **numbers)
     problems.check()
     return found

@@ -122,7 +122,7 @@ def run(request: Request) -> Answer:
     else:
         targets = []
     slots, ignored = find_clips(data, targets)
-    check_judge(targets, values)
+    check_judge(targets, slots, values)
     confusions = _confusions(values)
     asks = "vlm" in judges_asked(values)
     estimate = estimate_of(targets, slots, values) if asks else {"clips": clips_in(slots), "calls": 0}
@@ -134,15 +134,17 @@ def run(request: Request) -> Answer:
     if values["dry"] or request.out is None:
         return Answer({"dry": True, "estimate": estimate, "ignored": ignored}, tables({"estimate": estimate}))
     out = request.out
-    output.withdraw(out, output.RESULT, ROWS, METRICS, POLICY, RUN, *(f"{BINS}/{name}" for name in _old_bins(out)))
     settings = {target.name: digest(settings_of(target, values)) for target in targets}
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(out / CHECKPOINT))
-        _write_run(out, targets, settings, values)
+        held = evaluate_run.held_entries(journal)
         judge_of, spent = judges_of(stack, values, out, slots)
+        # Only now: what can be refused has been, and nothing of an earlier run was touched.
+        output.withdraw(out, output.RESULT, ROWS, METRICS, POLICY, RUN, *(f"{BINS}/{name}" for name in _old_bins(out)))
+        _write_run(out, targets, settings, values)
         advance = stack.enter_context(request.progress("judge", len(slots)))
         done = evaluate_run.judge_all(
-            targets, slots, values["generator"], settings, judge_of, journal, values["concurrency"], advance
+            targets, slots, values["generator"], settings, judge_of, journal, held, values["concurrency"], advance
         )
         used = spent()
     result = _result(targets, slots, done, values, rules, out, request)

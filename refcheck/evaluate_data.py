@@ -173,6 +173,8 @@ def find_clips(data: Path, targets: Sequence[Target]) -> tuple[list[Slot], list[
                 problems.add(
                     path, f"repeat {repeat} is beyond the scene's {len(target.expected.repeats)}, counted from 0; see k="
                 )
+            elif not path.is_file():
+                problems.add(path, "is no regular file")  # a folder, a pipe that would never end, a link to nothing
             elif repeat in held:
                 problems.add(path, f"is a second clip of repeat {repeat}, beside {held[repeat].name}: keep one")
             else:
@@ -180,7 +182,7 @@ def find_clips(data: Path, targets: Sequence[Target]) -> tuple[list[Slot], list[
         for repeat in sorted(target.expected.repeats):
             clip = held.get(repeat)
             digest = "" if clip is None else fingerprint(clip)
-            if clip is not None and first.setdefault(digest, clip) != clip:
+            if clip is not None and clip.stat().st_size and first.setdefault(digest, clip) != clip:  # an empty one is broken
                 problems.add(clip, f"is the same clip as {first[digest]}: it would be counted as two rollouts")
             slots.append(Slot(target.name, repeat, clip, digest))
     if not any(slot.path for slot in slots) and not problems.found:

@@ -23,7 +23,7 @@ from refcheck.judges.noisy import NoisyJudge
 from refcheck.judges.state import StateJudge
 from refcheck.running import pool_of, run_by
 from refcheck.tally import Reading
-from refcheck.untrusted import read_json, shown
+from refcheck.untrusted import Problems, read_json, shown
 
 REPLIES = "replies.jsonl"
 SINGLE = ("trained", "vlm", "state", "noisy")
@@ -37,11 +37,31 @@ def endpoint_settings(values: Mapping[str, Any]) -> Any:
     return Settings(**{name: values[name] for name in names if name != "model"}, model=values["model"] or "")
 
 
-def check_judge(targets: Sequence[Target], values: Mapping[str, Any]) -> None:
-    """Raise `UserError` where the judge cannot read one of the scenes."""
+def check_judge(targets: Sequence[Target], slots: Sequence[Slot], values: Mapping[str, Any]) -> None:
+    """Raise `UserError` where the judge cannot read one of the scenes, or what it is told of them is not of them."""
     without = [target.name for target in targets if target.scene is None]
     if "trained" in judges_asked(values) and without:
         raise UserError(f"judge=trained learns from a simulator, and there is none of {', '.join(without)}: use judge=vlm")
+    if {"state", "noisy"} & set(judges_asked(values)):
+        _check_truth(targets, slots, Path(values["truth"]))
+    if "vlm" in judges_asked(values) and not values["dry"]:
+        endpoint_settings(values).key()
+    for target in targets:
+        if "noisy" in judges_asked(values):
+            _confusion(Path(values["confusion"]), target)
+        weights_of(target.name, target.expected.outcomes, values)
+
+
+def _check_truth(targets: Sequence[Target], slots: Sequence[Slot], path: Path) -> None:
+    truth, problems = _truth(path), Problems()
+    outcomes = {target.name: target.expected.outcomes for target in targets}
+    clips = [(f"{slot.scene}/r{slot.repeat:03d}", outcomes[slot.scene]) for slot in slots if slot.path is not None]
+    if unknown := [name for name, _ in clips if name not in truth]:
+        problems.add(f"truth={path}", f"says nothing of {len(unknown)} clips: {', '.join(unknown[:5])}")
+    for name, labels in clips:
+        if name in truth and truth[name] not in labels:
+            problems.add(f"truth={path}", f"{name} is {shown(truth[name])}, which is none of {', '.join(labels)}")
+    problems.check()
 
 
 def _protocol(target: Target, values: Mapping[str, Any]) -> str:
@@ -163,9 +183,8 @@ def _single(
         }
     if kind in ("state", "noisy"):
         truth = _truth(Path(values["truth"]))
-        clips = [(f"{slot.scene}/r{slot.repeat:03d}", slot.path) for slot in slots if slot.path is not None]
-        if unknown := [name for name, _ in clips if name not in truth]:
-            raise UserError(f"truth={values['truth']} says nothing of {len(unknown)} clips: {', '.join(unknown[:5])}")
+        paths = [(f"{slot.scene}/r{slot.repeat:03d}", slot.path) for slot in slots if slot.path is not None]
+        clips = [(name, path) for name, path in paths if path.stat().st_size]  # an empty file shows nothing, whatever is said
         state = StateJudge.sealed([path for _, path in clips], [truth[name] for name, _ in clips])
         if kind == "state":
             return lambda target: lambda path: Verdict(state.read(path)), lambda: {}
@@ -207,7 +226,10 @@ def weights_of(name: str, outcomes: tuple[str, ...], values: Mapping[str, Any]) 
 
 def _confusion(path: Path, target: Target) -> dict[str, dict[str, float]]:
     """Return the rows that confusion= has for a scene. Raises `UserError` for a file that is no such thing."""
-    table = _object(path, '{"A-01": {"heads": {"tails": 0.02, "null": 0.05}}}').get(target.name, {})
+    held = _object(path, '{"A-01": {"heads": {"tails": 0.02, "null": 0.05}}}')
+    if target.name not in held:
+        raise UserError(f"confusion={path} has no {target.name}, and a scene that errs nowhere is {{}}")
+    table = held[target.name]
     try:
         NoisyJudge.of(StateJudge({}), table, target.expected.outcomes)
     except (ValueError, TypeError, AttributeError) as error:

@@ -12,19 +12,42 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, with_config
+from typing_extensions import TypedDict
 
 from refcheck.evaluate_data import Slot, Target
 from refcheck.journal import Journal
 from refcheck.judges.vlm import Verdict
-from refcheck.labels import Row
+from refcheck.labels import Row, row_faults
 from refcheck.output import plain
-from refcheck.untrusted import Problems, Strict, parse_model
+from refcheck.untrusted import Problems, Strict, parse_model, shown
 from simulators.video import ClipError, clip_info
 
 CHECKPOINT, SCHEMA = "checkpoint.jsonl", "pawbench.checkpoint/v1"
 MISSING, BROKEN, MACHINE = "missing_clip", "broken_clip", "machine"
 Read = Callable[[Path], Verdict]
+
+
+@with_config(ConfigDict(strict=True))
+class Said(TypedDict, total=False):
+    """A judge's `Reading` as a line holds it; what is not known is null."""
+
+    outcome: str | None
+    null: str
+    confidence: float | None
+    votes: list[str | None]
+    latency: float | None
+    cost: float | None
+
+
+@with_config(ConfigDict(strict=True))
+class Seen(TypedDict):
+    """A clip as it was decoded."""
+
+    width: int
+    height: int
+    frames: int
+    fps: float | None
 
 
 class Entry(Strict):
@@ -36,10 +59,10 @@ class Entry(Strict):
     video_fingerprint: str
     row: Row
     settings: str = ""
-    reading: dict[str, Any] | None = None
+    reading: Said | None = None
     trust: dict[str, str] | None = None
     trust_failure: str | None = None
-    clip: dict[str, Any] | None = None
+    clip: Seen | None = None
     message: str = ""
 
     @property
@@ -58,11 +81,28 @@ class Run:
     again: int
 
 
+def parse_entry(value: Any, where: object, problems: Problems) -> Entry | None:
+    """Return a line of a checkpoint, or None with the problems noted: of its types, and where it contradicts itself."""
+    entry = parse_model(Entry, value, where, problems)
+    if entry is None:
+        return None
+    faults, row = row_faults(entry.row), entry.row
+    if row.scene_id != entry.scene_id or str(row.repeat_index) != str(entry.repeat_index):
+        faults.append(f"its row is of {shown(row.scene_id)} repeat {shown(row.repeat_index)}, and the line of another slot")
+    if entry.reading is not None and "outcome" in entry.reading and entry.reading["outcome"] != row.outcome_label:
+        faults.append(f"its reading is {shown(entry.reading['outcome'])}, and its row says {shown(row.outcome_label)}")
+    if entry.trust is not None and "status" not in entry.trust:
+        faults.append("its trust has no status")
+    for fault in faults:
+        problems.add(where, fault)
+    return None if faults else entry
+
+
 def held_entries(journal: Journal) -> dict[tuple[str, int], list[Entry]]:
     """Return the checkpoint's entries by slot, oldest first. Raises `UserError` for lines that are none."""
     problems, held = Problems(), dict[tuple[str, int], list[Entry]]()
     for number, line in enumerate(journal.lines, 1):
-        entry = parse_model(Entry, line, f"{journal.path}, line {number}", problems)
+        entry = parse_entry(line, f"{journal.path}, line {number}", problems)
         if entry is not None:
             held.setdefault((entry.scene_id, entry.repeat_index), []).append(entry)
     problems.check()
@@ -85,14 +125,16 @@ def judge_all(
     settings: Mapping[str, str],
     judge_of: Callable[[Target], Read],
     journal: Journal,
+    held: Mapping[tuple[str, int], Sequence[Entry]],
     threads: int,
     advance: Callable[[int], Any],
 ) -> Run:
     """Judge what the checkpoint does not hold yet, scene by scene, `threads` clips at a time.
 
-    `settings` digests by scene what a reading depends on; `judge_of` is called only for a scene that has something to judge.
+    `held` is what `journal` held (`held_entries`); `settings` digests by scene what a reading depends on; `judge_of` is called
+    only for a scene that has something to judge.
     """
-    held, found, again, reused = held_entries(journal), dict[tuple[str, int], Entry](), 0, 0
+    found, again, reused = dict[tuple[str, int], Entry](), 0, 0
     waiting: dict[str, list[Slot]] = {}
     for slot in slots:
         key = (slot.scene, slot.repeat)

@@ -25,8 +25,8 @@ from refcheck.journal import Journal
 from refcheck.judges import human, page
 from refcheck.judges.ensemble import agreement
 from refcheck.judges.page import SEALED, Shown
-from refcheck.labels import Row
-from refcheck.untrusted import Problems, json_lines, parse_model, read_text
+from refcheck.labels import Row, row_faults
+from refcheck.untrusted import Problems, json_lines, parse_model, read_text, shown
 from scenes.catalog import scene_ids
 from simulators.sampling import VALUES, generator
 
@@ -52,7 +52,10 @@ REPEATS = 1000  # r000 to r999
 
 def mistakes(values: Mapping[str, Any], scenes: Sequence[str], overrides: Sequence[str]) -> list[str]:
     """Return what is wrong with the values together."""
-    problems = [
+    problems = ["votes= reads what people said on a page, which human=true makes: two runs"] * bool(
+        values["human"] and values["votes"] is not None
+    )
+    problems += [
         told for told in evaluate.mistakes({**values, "package": None, "dry": False}, scenes, overrides) if "out=" not in told
     ]
     if values["out"] is None:
@@ -74,22 +77,28 @@ def run(request: Request) -> Answer:
     targets = scene_targets(data, request.scenes, request.overrides, REPEATS, named=named) if data.is_dir() else []
     every, ignored = find_clips(data, targets)
     slots = [slot for slot in every if slot.path is not None]
-    check_judge(targets, values)
-    others = {path: _rows(Path(path)) for path in _listed(values["against"])}
+    check_judge(targets, slots, {**values, "dry": False})
+    others = {path: _rows(Path(path), targets) for path in _listed(values["against"])}
     asks = "vlm" in judges_asked(values)
     estimate = estimate_of(targets, slots, values) if asks else {"clips": clips_in(slots), "calls": 0}
     if values["budget"] is not None and estimate.get("dollars", 0.0) > values["budget"]:
         raise UserError(f"{estimate['calls']} calls may cost ${estimate['dollars']:.2f}, more than budget={values['budget']:g}")
-    output.withdraw(out, output.RESULT, ROWS, LABELS, PANEL)
+    if values["human"]:
+        page.refuse_second(out)
+    panel = None if values["votes"] is None else page.panel_csv(out / SEALED, [Path(p) for p in _listed(values["votes"])])
     settings = {target.name: digest(settings_of(target, values)) for target in targets}
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(out / CHECKPOINT))
+        held = evaluate_run.held_entries(journal)
         judge_of, spent = judges_of(stack, values, out, slots)
         advance = stack.enter_context(request.progress("judge", len(slots)))
         done = evaluate_run.judge_all(
-            targets, slots, values["generator"], settings, judge_of, journal, values["concurrency"], advance
+            targets, slots, values["generator"], settings, judge_of, journal, held, values["concurrency"], advance
         )
         used = spent()
+    agreed = _agreement(targets, done.entries, values["judge"], others)
+    people = _for_people(slots, done.entries, agreed, values) if values["human"] else []
+    output.withdraw(out, output.RESULT, ROWS, LABELS, PANEL)  # only now: all that can be refused has been
     _write(out / ROWS, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in evaluate_run.row_lines(done.entries)))
     _write(out / LABELS, _csv(done.entries))
     result: dict[str, Any] = {
@@ -102,12 +111,14 @@ def run(request: Request) -> Answer:
         "ignored": ignored,
         "used": used,
         "labels": _counts(targets, done.entries),
-        "agreement": _agreement(targets, done.entries, values["judge"], others),
+        "agreement": agreed,
     }
-    if values["human"]:
-        result["page"] = _page(out, targets, slots, done.entries, result["agreement"], values)
-    if values["votes"] is not None:
-        _write(out / PANEL, page.panel_csv(out / SEALED, [Path(path) for path in _listed(values["votes"])]))
+    if people:
+        chosen = page.choose(people, values["sample"], generator(values["seed"], "judge", "page", 0, VALUES))
+        written = page.write_page(out, {target.name: target.item for target in targets}, chosen)
+        result["page"] = {"file": str(written.relative_to(out)), "clips": len(chosen), "of": len(people)}
+    if panel is not None:
+        _write(out / PANEL, panel)
         result["human"] = human.agreement(human.read_panel(out / PANEL))
     return Answer(output.plain(result), _tables(result), INFRASTRUCTURE if result["failures"] else COMPLETED)
 
@@ -121,14 +132,26 @@ def _write(path: Path, text: str) -> None:
         temporary.write_text(text, "utf-8")
 
 
-def _rows(folder: Path) -> dict[tuple[str, int], str | None]:
-    """Return another judge's labels by scene and repeat; its failures are left out. Raises `UserError`."""
+def _rows(folder: Path, targets: Sequence[Target]) -> dict[tuple[str, int], str | None]:
+    """Return another judge's labels by scene and repeat; its failures are left out.
+
+    Raises `UserError` for lines that are no rows, labels that are no outcomes of the scene, and slots read twice.
+    """
+    outcomes = {target.name: target.expected.outcomes for target in targets}
     problems, found = Problems(), dict[tuple[str, int], str | None]()
     path = folder / ROWS if folder.is_dir() else folder
     for where, value in json_lines(path, read_text(path, problems) or "", problems):
         row = parse_model(Row, value, where, problems)
-        if row is not None and row.observation != "infrastructure_failure":
-            found[row.scene_id, row.repeat] = row.outcome_label
+        faults = [] if row is None else row_faults(row)
+        for fault in faults:
+            problems.add(where, fault)
+        if row is None or faults or row.scene_id not in outcomes or row.observation == "infrastructure_failure":
+            continue
+        if row.outcome_label is not None and row.outcome_label not in outcomes[row.scene_id]:
+            problems.add(where, f"outcome_label {shown(row.outcome_label)} is none of {', '.join(outcomes[row.scene_id])}")
+        if (row.scene_id, row.repeat) in found:
+            problems.add(where, f"{row.scene_id} repeat {row.repeat} is read twice")
+        found[row.scene_id, row.repeat] = row.outcome_label
     problems.check()
     return found
 
@@ -173,26 +196,20 @@ def _agreement(
     return found
 
 
-def _page(
-    out: Path,
-    targets: Sequence[Target],
-    slots: Sequence[Slot],
-    entries: Sequence[Entry],
-    agreed: Mapping[str, Any],
-    values: Mapping[str, Any],
-) -> dict[str, Any]:
+def _for_people(
+    slots: Sequence[Slot], entries: Sequence[Entry], agreed: Mapping[str, Any], values: Mapping[str, Any]
+) -> list[Shown]:
+    """Return the clips that people may be shown. Raises `UserError` where there is none."""
     paths = {(slot.scene, slot.repeat): slot.path for slot in slots}
-    shown = [
+    found = [
         Shown(e.scene_id, values["generator"], str(e.repeat_index), e.row.outcome_label or "", path)
         for e in entries
         if not e.failed and (path := paths[e.scene_id, e.repeat_index]) is not None
         if not values["disagree"] or e.repeat_index in agreed.get(e.scene_id, {}).get("disagree", ())
     ]
-    if not shown:
+    if not found:
         raise UserError("there is no clip for people to see: the judges say the same of all of them")
-    chosen = page.choose(shown, values["sample"], generator(values["seed"], "judge", "page", 0, VALUES))
-    written = page.write_page(out, {target.name: target.item for target in targets}, chosen)
-    return {"file": str(written.relative_to(out)), "clips": len(chosen), "of": len(shown)}
+    return found
 
 
 def _tables(result: Mapping[str, Any]) -> list[Any]:

@@ -66,6 +66,22 @@ class Row(Strict):
         return int(self.repeat_index)
 
 
+def row_faults(row: Row) -> list[str]:
+    """Return what is wrong with a row in itself: a name, a repeat that is no number, a label or a code that does not fit."""
+    told = []
+    try:
+        check_name(row.model_or_lane)
+    except ValueError as error:
+        told.append(f"model_or_lane {shown(row.model_or_lane)} {error}")
+    if not re.fullmatch(r"[0-9]{1,9}", str(row.repeat_index)):
+        told.append(f"repeat_index {shown(row.repeat_index)} must be a whole number of at least 0")
+    if (row.outcome_label is not None) != (row.observation == "outcome"):
+        told.append(f"outcome_label {shown(row.outcome_label)} does not go with {row.observation!r}: outcomes alone have one")
+    if bool(row.failure_code) != (row.observation == "infrastructure_failure"):
+        told.append(f"failure_code {shown(row.failure_code)} does not go with {row.observation!r}: failures alone have one")
+    return told
+
+
 @dataclass
 class Cells:
     """Counts by bin and nulls of one model on one CaliBench scene, and the bin (1-based, or None) of each seed."""
@@ -246,22 +262,10 @@ class _Reader:
         return None
 
     def _row_fits(self, where: str, row: Row) -> bool:
-        before = len(self.problems.found) + self.problems.more
-        try:
-            check_name(row.model_or_lane)
-        except ValueError as error:
-            self.problems.add(where, f"model_or_lane {shown(row.model_or_lane)} {error}")
-        if not re.fullmatch(r"[0-9]{1,9}", str(row.repeat_index)):
-            self.problems.add(where, f"repeat_index {shown(row.repeat_index)} must be a whole number of at least 0")
-        if (row.outcome_label is not None) != (row.observation == "outcome"):
-            self.problems.add(
-                where, f"outcome_label {shown(row.outcome_label)} does not go with {row.observation!r}: outcomes alone have one"
-            )
-        if bool(row.failure_code) != (row.observation == "infrastructure_failure"):
-            self.problems.add(
-                where, f"failure_code {shown(row.failure_code)} does not go with {row.observation!r}: failures alone have one"
-            )
-        return len(self.problems.found) + self.problems.more == before
+        faults = row_faults(row)
+        for fault in faults:
+            self.problems.add(where, fault)
+        return not faults
 
 
 def _label_file(path: Path) -> bool:

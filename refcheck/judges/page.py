@@ -68,14 +68,20 @@ def choose(clips: Sequence[Shown], count: int | None, generator: Generator) -> l
     return [chosen[at] for at in generator.permutation(len(chosen))]
 
 
+def refuse_second(out: Path) -> None:
+    """Raise `UserError` where a page is in `out` already."""
+    page = out / "page"
+    if (page / PAGE).exists() or (out / SEALED).exists():
+        raise UserError(f"{page} holds a page already, which people may have answered: give another folder with out=")
+
+
 def write_page(out: Path, items: Mapping[str, Item], clips: Sequence[Shown]) -> Path:
     """Write `out/page/index.html` with its clips and `out/key.jsonl`, and return the page.
 
     Raises `UserError` where a page is there already: people may have begun on it.
     """
+    refuse_second(out)
     page, sealed = out / "page" / PAGE, out / SEALED
-    if page.exists() or sealed.exists():
-        raise UserError(f"{page.parent} holds a page already, which people may have answered: give another folder with out=")
     (page.parent / CLIPS).mkdir(parents=True, exist_ok=True)
     told, key = list[dict[str, Any]](), list[_Sealed]()
     for one in clips:

@@ -247,6 +247,33 @@ def test_a_folder_in_use_is_refused_before_any_work(toy_conf, tmp_path, monkeypa
     assert "is not empty" in capsys.readouterr().err and (tmp_path / "b" / "mine.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        (lambda lines: [{**lines[0], "video_fingerprint": "0" * 64}, *lines[1:]], "was not read off the clip that was sealed"),
+        (lambda lines: [{**lines[0], "scene_id": "zzz"}, *lines[1:]], "its row is of 'wedge'"),
+        (lambda lines: [*lines, lines[0]], "holds a second reading"),
+        (lambda lines: [*lines, {**lines[0], "settings": "another"}], "holds a reading by another judge"),
+        (
+            lambda lines: [{**lines[0], "row": {**lines[0]["row"], "outcome_label": None}}, *lines[1:]],
+            "outcomes alone have one",
+        ),
+        (lambda lines: [{**lines[0], "reading": {"votes": 5}}, *lines[1:]], "reading.votes"),
+    ],
+)
+def test_a_checkpoint_that_comes_back_is_not_trusted(made, tmp_path, change, part):
+    scene, controls = made
+    key = blind.export([scene], controls, tmp_path / "b", "pawbench")
+    entries = control_judges.ask(control_judges.Oracle.of(key), key, tmp_path / "b", None, 1, lambda count: None)
+    control_judges.write_readings(tmp_path / "readings", entries)
+    path = tmp_path / "readings" / "checkpoint.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    blind.open_sealed(tmp_path / "readings", key)
+    write_rows(path, change(lines))
+    with pytest.raises(UserError, match=part):
+        blind.open_sealed(tmp_path / "readings", key)
+
+
 def test_the_oracle_is_never_wrong_and_knows_no_other_clip(made, tmp_path):
     scene, controls = made
     hidden = [*controls[:5], Control(controls[5].path, scene.id, 5, None, 4.0, controls[5].frames, "out_of_schema", "stuck")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 
 import numpy as np
 import pytest
@@ -111,3 +112,103 @@ def test_an_ensemble_counts_a_null_as_a_vote_and_weighs_by_controls(place):
 def test_mistakes_are_told(place, capsys, words, wrong):
     judge(place, *words, out="a", status=2)
     assert wrong in " ".join(capsys.readouterr().err.split())
+
+
+def changed(path, change):
+    """Change the first line of a file of JSON lines."""
+    first, *rest = path.read_text().splitlines(keepends=True)
+    path.write_text(json.dumps({**json.loads(first), **change}) + "\n" + "".join(rest))
+
+
+def test_what_is_refused_leaves_an_earlier_result_as_it_was(place, capsys):
+    """A second page, votes of no file, a truth that says too little, and judges with nothing to disagree on."""
+    judge(place, "judge=state", "human=true", out="a")
+    before = {path: path.read_bytes() for path in (place / "a").rglob("*") if path.is_file()}
+    judge(place, "judge=state", "human=true", out="a", status=2)
+    assert "holds a page already" in capsys.readouterr().err
+    judge(place, "judge=state", f"votes={place / 'nope.csv'}", "overwrite=true", out="a", status=2)
+    (place / "truth.json").write_text("{}")
+    judge(place, "judge=state", "overwrite=true", out="a", status=2)
+    assert {path: path.read_bytes() for path in (place / "a").rglob("*") if path.is_file()} == before
+
+
+def test_judges_that_agree_leave_no_page_and_the_earlier_result(place, capsys):
+    judge(place, "judge=state", out="a")
+    judge(place, "judge=state", out="b")
+    more = (f"against={place / 'a'}", "human=true", "disagree=true", "overwrite=true")
+    result = judge(place, "judge=state", *more, out="b", status=2)
+    assert "the judges say the same" in capsys.readouterr().err and result["labels"]["A-01"]["heads"] == 4
+
+
+@pytest.mark.parametrize("name", ["state", "noisy"])
+def test_a_truth_that_is_no_outcome_is_refused(place, capsys, name):
+    (place / "truth.json").write_text(json.dumps({f"A-01/r{k:03d}": "=banana<b>" if k < 2 else "heads" for k in range(6)}))
+    more = (f"confusion={place / 'errors.json'}",) if name == "noisy" else ()
+    assert judge(place, f"judge={name}", *more, out="a", status=2) is None
+    told = capsys.readouterr().err
+    assert "A-01/r000 is '=banana<b>', which is none of heads, tails" in told and "A-01/r001" in told
+
+
+def test_errors_of_another_scene_make_no_perfect_judge(place, capsys):
+    (place / "errors.json").write_text('{"ZZ": {}}')
+    judge(place, "judge=noisy", f"confusion={place / 'errors.json'}", out="a", status=2)
+    assert "has no A-01" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"repeat_index": "abc"}, "repeat_index 'abc' must be a whole number"),
+        ({"outcome_label": "banana<script>"}, "outcome_label 'banana<script>' is none of heads, tails"),
+        ({"outcome_label": None}, "outcomes alone have one"),
+        ({"repeat_index": 1}, "A-01 repeat 1 is read twice"),
+    ],
+)
+def test_rows_of_another_judge_are_not_trusted(place, capsys, change, part):
+    judge(place, "judge=state", out="a")
+    changed(place / "a" / "rows.jsonl", change)
+    judge(place, "judge=state", f"against={place / 'a'}", out="b", status=2)
+    assert part in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"clip": {"w": 1}}, "clip.width"),
+        ({"scene_id": "A-02"}, "its row is of 'A-01'"),
+        ({"trust": {}}, "its trust has no status"),
+        ({"reading": {"outcome": "edge", "null": ""}}, "its reading is 'edge', and its row says 'heads'"),
+        ({"reading": {"votes": 5}}, "reading.votes"),
+    ],
+)
+def test_a_checkpoint_that_contradicts_itself_is_not_gone_on_from(place, capsys, change, part):
+    judge(place, "judge=state", "concurrency=1", out="a")
+    changed(place / "a" / "checkpoint.jsonl", change)
+    judge(place, "judge=state", "concurrency=1", out="a", status=2)
+    assert part in capsys.readouterr().err
+
+
+def test_an_outcome_without_a_label_is_not_gone_on_from(place, capsys):
+    judge(place, "judge=state", out="a")
+    path = place / "a" / "checkpoint.jsonl"
+    path.write_text(path.read_text().replace('"outcome_label": "heads"', '"outcome_label": null'))
+    judge(place, "judge=state", out="a", status=2)
+    assert "outcomes alone have one" in capsys.readouterr().err
+
+
+def test_what_is_no_file_is_no_clip_and_two_empty_ones_are_broken(place, capsys):
+    folder = place / "clips" / "A-01"
+    for number in range(3):
+        (folder / f"r00{number}.mp4").unlink()
+    os.mkfifo(folder / "r000.mp4")
+    (folder / "r001.mp4").mkdir()
+    (folder / "r002.mp4").symlink_to(place / "nothing.mp4")
+    judge(place, "judge=state", out="a", status=2)
+    assert capsys.readouterr().err.count("is no regular file") == 3
+    (folder / "r000.mp4").unlink()
+    (folder / "r001.mp4").rmdir()
+    (folder / "r002.mp4").unlink()
+    for number in (0, 1):
+        (folder / f"r00{number}.mp4").touch()
+    result = judge(place, "judge=state", out="a", status=3)
+    assert [(one["repeat"], one["code"]) for one in result["failures"]] == [(0, "broken_clip"), (1, "broken_clip")]
