@@ -5,7 +5,7 @@ It refuses to know how an outcome could be drawn: the picture changes the device
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from refcheck.bias_throws import Throws, read_tally, throws_of
 from refcheck.command import COMPLETED, NOT_MET, Answer, Option, Request, UserError
 from refcheck.image_reading.kinds import KINDS, kind_of
 from refcheck.image_reading.marks import (
+    MOST_PIXELS,
     Array,
     Kind,
     Marks,
@@ -31,10 +32,10 @@ from refcheck.image_reading.marks import (
 )
 from refcheck.image_reading.overlay import overlay
 from refcheck.judges.state import fingerprint
-from refcheck.output import atomic, withdraw
+from refcheck.output import RESULT, atomic, withdraw
 from refcheck.running import RUNNING, pool_of, run_by
 from refcheck.tolerance import epsilon_of
-from refcheck.untrusted import Problems
+from refcheck.untrusted import Problems, read_text
 from scenes.load import load_scene
 from scenes.scene import Scene
 from simulators.device import Device
@@ -286,6 +287,15 @@ def _to_blame(verdict: Verdict, measures: Sequence[Measure], tvd_scene: float, e
     return tuple(blame)
 
 
+def mistakes(values: Mapping[str, Any], scenes: Sequence[str], overrides: Sequence[str]) -> list[str]:
+    """Return keys that do not go together."""
+    if not values["template"]:
+        return []
+    given = [key for key in ("annotations", "tally") if values[key] is not None]
+    told = [f"template=true and {key}= are both given: a template only says where to mark" for key in given]
+    return told + (["template=true writes a file to correct: say where with out=DIR"] if values["out"] is None else [])
+
+
 def run(request: Request) -> Answer:
     """Measure one picture and simulate it. Raises `UserError`, `InfrastructureError`."""
     values = request.values
@@ -296,31 +306,31 @@ def run(request: Request) -> Answer:
         raise UserError(f"bias cannot measure pictures of a {type(scene.device).__name__} ({scene.id}); it can of {known}")
     if scene.reference.q is None:
         raise UserError(f"bias needs an exact reference `q`, which {scene.id} has not")
-    if values["template"] and request.out is None:
-        raise UserError("template=true writes a file to correct: say where with out=DIR")
+    _spare(request, problems)
     if values["image"] is None:
         picture, factor, name = clips.source_of(scene), 1.0, f"the source image of {scene.id}"
     else:
         read = read_picture(Path(values["image"]), problems)
-        problems.check()
-        picture, factor = read if read else (np.zeros((1, 1, 3), np.uint8), 1.0)
+        picture, factor = read if read else (np.zeros((1, 1, 3), np.uint8), 1.0 / MOST_PIXELS)  # any mark lies inside
         name = Path(values["image"]).name
-    camera = values["camera"] or ("scene" if values["image"] is None else "unknown")
     needed, size = kind.marks(scene.device), (picture.shape[1], picture.shape[0])
-    seen_by = _camera(scene, size) if camera == "scene" else None
-    if values["template"]:
-        return _template(request, scene, kind, picture, factor)
     marks = None
     if values["annotations"] is not None:
         marks = read_annotations(Path(values["annotations"]), needed, size, factor, problems)
     tally = read_tally(Path(values["tally"]), scene.outcomes, problems) if values["tally"] is not None else None
     problems.check()
+    camera = values["camera"] or ("scene" if values["image"] is None else "unknown")
+    seen_by = _camera(scene, size) if camera == "scene" else None
+    if values["template"]:
+        return _template(request, scene, kind, picture, factor)
     try:
         if marks is None:
             marks = kind.find(picture, scene.device)
         marks = Marks(marks.points, marks.sigma, marks.words, seen_by)
         kind.values(marks, scene.device)
     except Unreadable as error:
+        if values["annotations"] is not None:
+            raise UserError(f"{values['annotations']}: these marks are no such {kind.title}: {error}") from error
         raise UserError(
             f"{name}: the {kind.title} cannot be measured: {error}. Mark it by hand: `quincunx bias scene={scene.id} "
             f"template=true out=DIR` (with the same image=) writes a file to correct, and annotations=FILE takes it"
@@ -341,12 +351,24 @@ def run(request: Request) -> Answer:
     shown_image = None if values["image"] is None else fingerprint(Path(values["image"]))
     result: dict[str, Any] = {"bias": bias, "image_sha256": shown_image}
     if request.out is not None:
-        withdraw(request.out, OVERLAY, ANNOTATIONS, TEMPLATE)
+        withdraw(request.out, OVERLAY, TEMPLATE)
         said = [tables.line(one) for one in bias.measures]
         clips.write_png(request.out / OVERLAY, overlay(picture, marks, [*said, tables.verdict(bias)]))
         result["overlay"] = OVERLAY
     met = {None: True, "faithful": bias.verdict == "faithful", "decided": bias.verdict != "unclear"}[values["require"]]
     return Answer(result, tables.tables(bias), COMPLETED if met else NOT_MET)
+
+
+def _spare(request: Request, problems: Problems) -> None:
+    """Note what people made and this run would remove or leave beside other figures: `out` is for files of ours."""
+    if request.out is None:
+        return
+    ours = {(request.out / name).resolve(): name for name in (RESULT, OVERLAY, TEMPLATE, ANNOTATIONS)}
+    for key in ("image", "annotations", "tally"):
+        if request.values[key] is not None and Path(request.values[key]).resolve() in ours:
+            problems.add(f"{key}={request.values[key]}", "lies where out= is to be written: give another out=")
+    if not request.values["template"] and (request.out / ANNOTATIONS).exists():
+        problems.add(request.out / ANNOTATIONS, "is there already, perhaps corrected by hand: give another out=")
 
 
 def _camera(scene: Scene, size: tuple[int, int]) -> Any:
@@ -367,13 +389,16 @@ def _template(request: Request, scene: Scene, kind: Kind, picture: Picture, fact
         marks, how = kind.find(picture, scene.device), "what was found in the picture"
     except Unreadable as error:
         marks, how = kind.expected(scene.device, _fitting(scene, size)), f"places to start from (nothing was found: {error})"
-    withdraw(out, OVERLAY, ANNOTATIONS, TEMPLATE)
-    with atomic(out / ANNOTATIONS) as path:
-        path.write_text(annotation_text(marks, needed, factor), "utf-8")
+    file, text = out / ANNOTATIONS, annotation_text(marks, needed, factor)
+    if file.exists() and read_text(file, Problems()) != text:
+        raise UserError(f"{file} is there already and says something else, perhaps by hand: remove it, or give another out=")
+    withdraw(out, OVERLAY, TEMPLATE)
+    with atomic(file) as path:
+        path.write_text(text, "utf-8")
     lines = [f"{name}: {mark.help}" for name, mark in needed.items()]
     clips.write_png(out / TEMPLATE, overlay(picture, marks, lines, ruler=True))
-    text = f"{out / ANNOTATIONS} holds {how}; {out / TEMPLATE} shows them. Correct it and give it as annotations=."
-    return Answer({"annotations": ANNOTATIONS, "template": TEMPLATE, "holds": how}, (text,))
+    told = f"{file} holds {how}; {out / TEMPLATE} shows them. Correct it and give it as annotations=."
+    return Answer({"annotations": ANNOTATIONS, "template": TEMPLATE, "holds": how}, (told,))
 
 
 def _fitting(scene: Scene, size: tuple[int, int]) -> Any:

@@ -23,7 +23,7 @@ from refcheck.judges.rubrics import VERSION as RUBRIC
 from refcheck.judges.rubrics import Item, readout_prompt, trust_prompt
 from refcheck.judges.state import fingerprint as sha256
 from refcheck.output import RESULT, plain, to_json
-from refcheck.untrusted import parse_json
+from refcheck.untrusted import parse_json, shown
 from scenes.scene import Scene
 from simulators.render.canvas import Image
 
@@ -102,16 +102,19 @@ def row(packed: Packed) -> dict[str, Any]:
 
 
 def check_out(out: Path) -> None:
-    """Raise `UserError` where `out` holds files that a package would overwrite and that are no package of ours."""
-    there = [name for name in ENTRIES if (out / name).exists() or (out / name).is_symlink()]
-    if not there:
-        return
+    """Raise `UserError` where `out` holds files that no package of ours put there: none is written over, or left in one."""
+    there = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_symlink() or not path.is_dir())
+    ours = {RESULT}
     try:
-        ours = parse_json((out / MANIFEST).read_text("utf-8"))["quincunx"]["schema"] == OURS
+        held = parse_json((out / MANIFEST).read_text("utf-8"))["quincunx"]
+        if held["schema"] == OURS:
+            ours |= {*held["files"], *UNLISTED}
     except (OSError, ValueError, KeyError, TypeError):
-        ours = False
-    if not ours:
-        raise UserError(f"out={out} holds {there[0]}, which no package of ours put there: give another folder")
+        pass  # no package of ours, so nothing here is
+    foreign = [name for name in there if name not in ours]
+    if foreign:
+        more = f" and {len(foreign) - 1} more" if foreign[1:] else ""
+        raise UserError(f"out={out} holds {shown(foreign[0])}{more}, which no package of ours put there: give another folder")
 
 
 def write(out: Path, packed: Sequence[Packed]) -> dict[str, Any]:

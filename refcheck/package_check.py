@@ -255,7 +255,8 @@ def picture(path: Path, problems: Problems) -> None:
         if int(np.ptp(pixels.reshape(-1, 3), axis=0).max()) == 0:
             raise ValueError("is of one colour: it shows nothing")
     except (OSError, SyntaxError, Pillow.DecompressionBombError) as error:
-        problems.add(path, f"is no picture that can be read (PNG, JPEG or WebP): {error}")
+        why = "" if isinstance(error, Pillow.UnidentifiedImageError) else f": {error}"  # which names a buffer, not the file
+        problems.add(path, f"is no picture that can be read (PNG, JPEG or WebP){why}")
     except ValueError as error:
         problems.add(path, str(error))
 

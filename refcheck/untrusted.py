@@ -50,9 +50,9 @@ def shown(value: object, width: int = 60) -> str:
 
 
 def suggestion(word: str, allowed: list[str] | tuple[str, ...]) -> str:
-    """Return `; did you mean ...` if there is a close match among `allowed`, and what is allowed."""
+    """Return `; did you mean ...?` if there is a close match among `allowed`, else a full stop, and what is allowed."""
     close = get_close_matches(word, allowed, n=1)
-    return (f"; did you mean {close[0]!r}?" if close else "") + f" Allowed: {', '.join(allowed)}"
+    return (f"; did you mean {close[0]!r}?" if close else ".") + f" Allowed: {', '.join(allowed)}"
 
 
 def read_text(path: Path, problems: Problems) -> str | None:
@@ -68,7 +68,7 @@ def read_text(path: Path, problems: Problems) -> str | None:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         wrong = f"cannot be read: {error}"
     if len(data) > MAXIMUM_BYTES:
-        wrong = f"is larger than the limit of {MAXIMUM_BYTES >> 20} MiB; split it and give the folder"
+        wrong = f"is larger than the limit of {MAXIMUM_BYTES >> 20} MiB"
     elif not wrong and not data.strip():
         wrong = "is empty"
     if not wrong and data[:2] in (b"\xff\xfe", b"\xfe\xff"):

@@ -133,7 +133,18 @@ def read_picture(path: Path, problems: Problems) -> tuple[Picture, float] | None
                         path, f"has {width}x{height} pixels; each side at least {LEAST_SIDE}, at most {MOST_PIXELS:,} in all"
                     )
                     return None
-                upright = ImageOps.exif_transpose(opened).convert("RGB")
+                if opened.format in ("PNG", "WEBP") and getattr(opened, "is_animated", False):
+                    problems.add(path, f"has {getattr(opened, 'n_frames', 2)} frames: give one of them as a picture of its own")
+                    return None
+                if opened.has_transparency_data and np.asarray(opened.convert("RGBA"))[..., 3].min() < 255:
+                    problems.add(
+                        path, "is transparent in places, and what lies behind is not in it: save it without transparency"
+                    )
+                    return None
+                upright = ImageOps.exif_transpose(opened)
+                if upright.mode.startswith("I"):  # 16 bits of grey, which Pillow would clip
+                    upright = Pillow.fromarray((np.asarray(upright).astype(np.uint32) // 257).astype(np.uint8))
+                upright = upright.convert("RGB")
     except (OSError, ValueError, SyntaxError, Pillow.DecompressionBombError, Pillow.DecompressionBombWarning) as error:
         problems.add(path, f"is no picture that can be read ({', '.join(FORMATS)}): {type(error).__name__}")
         return None

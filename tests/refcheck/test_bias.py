@@ -189,6 +189,57 @@ def test_pictures_are_not_trusted(tmp_path: Path):
     assert read is not None and read[0].shape == (1000, 2000, 3) and read[1] == pytest.approx(2 / 3)
 
 
+def test_a_picture_shows_all_that_is_in_it(tmp_path: Path):
+    """16 bits of grey are read as 8 are; what is see-through or moves is refused."""
+    grey = np.linspace(0, 255, 100 * 100).reshape(100, 100).astype(np.uint8)
+    Pillow.fromarray(grey).save(tmp_path / "g8.png")
+    Pillow.fromarray(grey.astype(np.uint16) * 257).save(tmp_path / "g16.png")
+    g8, g16 = (read_picture(tmp_path / f"{name}.png", Problems()) for name in ("g8", "g16"))
+    assert g8 is not None and g16 is not None and np.array_equal(g8[0], g16[0])
+    opaque, clear = Pillow.new("RGBA", (100, 100), (9, 9, 9, 255)), Pillow.new("RGBA", (100, 100), (9, 9, 9, 0))
+    opaque.save(tmp_path / "opaque.png")
+    clear.save(tmp_path / "clear.png")
+    opaque.save(tmp_path / "moves.png", save_all=True, append_images=[Pillow.new("RGBA", (100, 100), (99, 9, 9, 255))])
+    problems = Problems()
+    assert read_picture(tmp_path / "opaque.png", problems) is not None and not problems.found
+    assert read_picture(tmp_path / "clear.png", problems) is None and read_picture(tmp_path / "moves.png", problems) is None
+    assert "is transparent in places" in problems.found[0] and "has 2 frames" in problems.found[1]
+
+
+def test_what_a_hand_has_corrected_is_never_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    scene, out = "scene=pawbench/A-04", tmp_path / "b1"
+    assert app.main(["bias", scene, "template=true", f"out={out}"]) == 0
+    assert app.main(["bias", scene, "template=true", f"out={out}"]) == 0  # nothing was changed
+    file = out / "annotations.json"
+    mine = file.read_text().replace('"sigma": 1.5', '"sigma": 2.5')
+    file.write_text(mine)
+    small = ("n=1000", "draws=9", "workers=1")
+    for words in (("template=true",), (f"annotations={file}", *small), small):
+        for more in ((), ("overwrite=true",)):
+            assert app.main(["bias", scene, *words, *more, f"out={out}"]) == 2
+            assert file.read_text() == mine
+    assert "lies where out= is to be written" in capsys.readouterr().err
+
+
+def test_all_that_is_wrong_is_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    given = [f"{key}={tmp_path / key}" for key in ("image", "annotations", "tally")]
+    assert app.main(["bias", "scene=pawbench/A-04", *given]) == 2
+    told = capsys.readouterr().err
+    assert all(f"{tmp_path / key}: there is no such file" in told for key in ("image", "annotations", "tally"))
+    assert app.main(["bias", "scene=pawbench/A-04", "template=true", *given[1:]]) == 2
+    told = capsys.readouterr().err
+    assert told.count("are both given") == 2 and "say where with out=DIR" in told
+
+
+def test_marks_that_make_no_device_are_told_of_their_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    scene, path = load_scene("pawbench/A-02"), tmp_path / "marks.json"
+    words = {"top": "6", "front": "1"}  # which lie on opposite sides
+    path.write_text(json.dumps({"points": {}, "words": words}))
+    assert app.main(["bias", f"scene={scene.id}", f"annotations={path}"]) == 2
+    told = capsys.readouterr().err
+    assert f"{path}: these marks are no such" in told and "by hand" not in told
+
+
 def test_annotations_tell_all_that_is_wrong_and_come_back(tmp_path: Path):
     scene = load_scene("pawbench/A-04")
     kind, path, problems = WheelKind(), tmp_path / "marks.json", Problems()

@@ -184,6 +184,12 @@ def test_pictures_are_decoded_bounded_and_not_blank(tmp_path):
     assert [part in one for part, one in zip(("one colour", "8193x8193", "no picture"), found, strict=True)] == [True] * 3
 
 
+def test_a_picture_that_is_none_is_named_once(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"GIF89a, or so it says")
+    package_check.picture(tmp_path / "a.png", told := package_check.Everything())
+    assert told.found == [f"{tmp_path / 'a.png'}: is no picture that can be read (PNG, JPEG or WebP)"]
+
+
 def test_no_link_is_followed_and_no_pipe_is_read(tmp_path):
     """A check that opened the pipe would wait for a writer for ever."""
     root = foreign(tmp_path / "in", line("A"), line("B"))
@@ -334,5 +340,11 @@ def test_a_folder_of_other_files_is_not_written_over(tmp_path, ours):
     (tmp_path / "other" / "scenes.jsonl").write_text("mine")
     with pytest.raises(package.UserError, match="no package of ours"):
         package.write(tmp_path / "other", [packed()])
+    (ours / "evidence" / "notes.md").write_text("mine")
+    before = (ours / "manifest.json").read_bytes()
+    with pytest.raises(package.UserError, match=r"holds 'evidence/notes.md', which no package of ours put there"):
+        package.write(ours, [packed()])
+    assert (ours / "manifest.json").read_bytes() == before
+    (ours / "evidence" / "notes.md").unlink()
     package.write(ours, [packed("pawbench/A-03")])  # one of ours gives way whole
     assert problems(ours) == [] and not list(ours.rglob("A-04*"))
