@@ -128,8 +128,8 @@ def pour(apparatus: tuple[Body, ...], ball: Body, count: int, low: Vec3, high: V
     """Return where `count` balls come to rest that are put on a lattice between `low` and `high` [m] and let go.
 
     From the first, which starts lowest, to the last; the bodies of `apparatus` stand still. Where there is room for one ball
-    only, neighbours lie alternately to either side of it: a ball would balance on one straight below. Raises `ValueError`
-    where there is no room for them, or no rest.
+    only abreast, neighbours lie alternately to either side of it: a ball would balance on one straight below. Raises
+    `ValueError` where there is no room for them, or no rest.
     """
     radius = ball.parts[0].shape.radius  # type: ignore[union-attr]
     reach = 4.0 * max(b - a for a, b in zip(low, high, strict=True))
@@ -139,7 +139,7 @@ def pour(apparatus: tuple[Body, ...], ball: Body, count: int, low: Vec3, high: V
     for axis, (a, b) in enumerate(zip(low, high, strict=True)):
         fit = max(int((b - a - 2.0 * radius) / (2.02 * radius)), 0)
         axes.append((a + b) / 2.0 + 2.02 * radius * (np.arange(fit + 1) - fit / 2.0))
-        aside[axis] = 0.49 * max(b - a - 2.0 * radius, 0.0) if fit == 0 else 0.0
+        aside[axis] = 0.49 * max(b - a - 2.0 * radius, 0.0) if fit == 0 and axis != 2 else 0.0
     sides = [(i + j + k) % 2 * 2 - 1 for k in range(len(axes[2])) for i in range(len(axes[0])) for j in range(len(axes[1]))]
     lattice = np.array([(x, y, z) for z in axes[2] for x in axes[0] for y in axes[1]]) + np.outer(sides, aside)
     free = lattice[clearances(kind, size, offset, tilt, home, lattice) > radius][:count]
