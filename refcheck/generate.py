@@ -13,25 +13,22 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 from PIL import Image as Pillow
 from pydantic import Field
 from rich import box
 from rich.table import Table
 
-from refcheck import metrics, package, prompt_check, verify
-from refcheck.clips import write_png
+from refcheck import metrics, verify
 from refcheck.command import Answer, Option, Request, UserError
 from refcheck.families import BUILDERS, CHOICES, NEEDED, Config, Impossible, Partner, Proposal, Ranges
 from refcheck.filming import source_of
+from refcheck.generate_files import BENCHMARK, Written, remove_earlier, write_beside
 from refcheck.options import SCENE_DIR
-from refcheck.output import atomic, plain, to_json
 from refcheck.running import RUNNING, pool_of, run_by
 from refcheck.untrusted import Problems, Strict, parse_model
 from scenes.catalog import SceneError, beside, folders, raw_scene, read_yaml, scene_ids, suggest
 from scenes.frame0 import HEIGHT, WIDTH
-from scenes.load import load_scene
 from scenes.scene import Scene
 from simulators.engines.loop import physics_digest
 from simulators.render.canvas import Image
@@ -60,7 +57,6 @@ OPTIONS = (
     *RUNNING,
 )
 USES_SCENES = False
-BENCHMARK = "quincunx"
 SAME, SAME_PICTURE = 0.05, 2.0
 """Nearer than this is a near-duplicate: in every measure of look (of its range), and mean grey levels of a small picture."""
 SMALL = (52, 30)  # px of the pictures that are compared
@@ -187,7 +183,7 @@ def choose(pool: Sequence[Candidate], name: str, seed: int, n: int, draw: Any, a
         try:
             picture = draw(one, id)
         except SceneError as error:
-            choice.rejected[error.problems[0].partition(": ")[2]] += 1
+            choice.rejected[_first(error)] += 1
             continue
         thumbnail = np.asarray(Pillow.fromarray(picture).resize(SMALL, Pillow.Resampling.BOX), float)
         alike = [float(np.abs(thumbnail - other).mean()) for other in small]
@@ -243,6 +239,11 @@ def partner_config(base: Config, partner: Partner, kind: Literal["causal", "non_
     return config
 
 
+def _first(error: SceneError) -> str:
+    """Return what is wrong, without where."""
+    return error.problems[0].partition(": ")[2]
+
+
 def run(request: Request) -> Answer:
     """Choose scenes, write all of each, and certify them if asked. Raises `UserError`, `InfrastructureError`."""
     values = request.values
@@ -255,50 +256,39 @@ def run(request: Request) -> Answer:
     with request.progress(f"propose {name}", None) as advance:
         pool, impossible = candidates(family, name, seed, values["candidates"])
     (out / "scene" / BENCHMARK).mkdir(parents=True, exist_ok=True)
-    written: list[Path] = []
-
-    def put(config: Config) -> Scene:
-        path = out / "scene" / f"{config['id']}.yaml"
-        text = f"# {config['title']}: proposed by quincunx generate {made}.\n"
-        text += yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True, width=120)
-        if path.exists() and path not in written and path.read_text("utf-8") != text and not request.overwrite:
-            raise UserError(f"{path} is there already, and says something else: give another folder, or add overwrite=true")
-        with atomic(path) as temporary:
-            temporary.write_text(text, "utf-8")
-        written.append(path)
-        try:
-            return load_scene(config["id"])
-        except SceneError:
-            path.unlink()
-            raise
+    written = Written(out, made, request.overwrite)
 
     def draw(one: Candidate, id: str) -> Image:
-        return source_of(put(scene_config(one.proposal, id, title, made, values["width"])))
+        return source_of(written.sound(scene_config(one.proposal, id, title, made, values["width"])))
 
-    with beside(out):
+    with beside(out), written:
         with request.progress(f"choose {values['n']} scenes", values["n"]) as advance:
             choice = choose(pool, name, seed, values["n"], draw, advance)
         if not choice.chosen:
             raise UserError(f"no proposal of {name} makes a scene: {_counted(impossible + choice.rejected)}")
-        ids = [id for _, id, _ in choice.chosen]
-        for path in written:
-            if f"{BENCHMARK}/{path.stem}" not in ids:
-                path.unlink(missing_ok=True)  # drawn, and rejected as the last
-        scenes = [
-            (put(scene_config(one.proposal, id, title, made, values["width"])), picture) for one, id, picture in choice.chosen
+        written.keep([id for _, id, _ in choice.chosen])  # the last may have been drawn, and rejected
+        drawn = [
+            (written.put(scene_config(one.proposal, id, title, made, values["width"])), picture)
+            for one, id, picture in choice.chosen
         ]
-        pairs: list[Scene] = []
-        if values["partners"]:
-            for one, id, _ in choice.chosen:
-                base = scene_config(one.proposal, id, title, made, values["width"])
-                kinds = (("causal", one.proposal.causal), ("non_causal", one.proposal.non_causal))
-                pairs += [put(partner_config(base, partner, kind)) for kind, partner in kinds if partner is not None]  # type: ignore[arg-type]
-        drawn = [*scenes, *((scene, source_of(scene)) for scene in pairs)]
-        told = {scene.id: problems for scene, _ in drawn if (problems := prompt_check.problems(scene))}
-        if told:
-            raise UserError(*(f"{id}: {problem}" for id, problems in told.items() for problem in problems))
+        for one, id, _ in choice.chosen if values["partners"] else ():
+            base = scene_config(one.proposal, id, title, made, values["width"])
+            kinds: tuple[tuple[Literal["causal", "non_causal"], Partner | None], ...] = (
+                ("causal", one.proposal.causal),
+                ("non_causal", one.proposal.non_causal),
+            )
+            for kind, partner in kinds:
+                if partner is not None:
+                    try:
+                        scene = written.sound(partner_config(base, partner, kind))
+                    except SceneError as error:
+                        choice.rejected[f"as a {kind.replace('_', '-')} partner, {_first(error)}"] += 1
+                        continue
+                    drawn.append((scene, source_of(scene)))
         for scene, picture in drawn:
-            _write_beside(out, scene, picture)
+            write_beside(out, scene, picture)
+        if request.overwrite:
+            remove_earlier(out, [scene.id for scene, _ in drawn])
         certificates = _certify(request, [scene for scene, _ in drawn]) if values["verify"] else []
     rows = [_row(scene, values["k"]) for scene, _ in drawn]
     result: dict[str, Any] = {
@@ -321,19 +311,6 @@ def run(request: Request) -> Answer:
 
 def _counted(reasons: Counter[str]) -> str:
     return "; ".join(f"{count} x {reason}" for reason, count in reasons.items())
-
-
-def _write_beside(out: Path, scene: Scene, picture: Image) -> None:
-    name = scene.id.rpartition("/")[2]
-    for folder in (package.SOURCES, package.PROMPTS, package.RUBRICS):
-        (out / folder).mkdir(exist_ok=True)
-    write_png(out / package.SOURCES / f"{name}.png", picture)
-    for path, text in (
-        (out / package.PROMPTS / f"{name}.txt", scene.prompt.strip() + "\n"),
-        (out / package.RUBRICS / f"{name}.json", to_json(package.rubric(scene))),
-    ):
-        with atomic(path) as temporary:
-            temporary.write_text(text, "utf-8")
 
 
 def _certify(request: Request, scenes: Sequence[Scene]) -> list[verify.Certificate]:

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from scenes.frame0 import WIDTH
 from scenes.scene import Scene
 from simulators.engines.loop import run
 
 REPEATED = ("again", "twice", "thrice", "repeatedly", "times", "several", "until", "then", "afterwards")
 """Words that make two actions of one, or an action without an end."""
 STILL = ("camera does not move", "camera is fixed", "fixed camera", "static camera", "camera stays")
-MARGIN = 12.0  # px: the middle of what decides the outcome may not be nearer to the picture's edge
+MARGIN = 12.0 / WIDTH  # of the picture's width: the middle of what decides the outcome may not be nearer to its edge
 ROLLOUTS = 48  # whose ends are looked at
 
 
@@ -61,7 +62,8 @@ def _view(scene: Scene) -> list[str]:
     places = {"at the release": world.poses(0.0)[0][None], "where it ends": ended.end.pos[ended.fact >= 0]}
     for when, pos in places.items():
         at = scene.camera.project(pos[:, loose])
-        inside = np.all((at >= MARGIN) & (at <= size - MARGIN), axis=(0, 2))
+        margin = MARGIN * scene.camera.width
+        inside = np.all((at >= margin) & (at <= size - margin), axis=(0, 2))
         told += [
             f"the {world.moving[i].name} is not in the picture {when}" for i, ok in zip(loose, inside, strict=True) if not ok
         ]

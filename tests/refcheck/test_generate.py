@@ -249,6 +249,46 @@ def test_generate_writes_all_of_a_scene_and_again_the_same(tmp_path, capsys):
     assert not [id for id in catalog.scene_ids() if "-s4-" in id]  # and they are gone from this process
 
 
+def files(folder) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+WHEEL = ["generate", "family=wheel", "n=1", "candidates=3", "width=256", "json=true", "workers=1"]
+
+
+def test_overwrite_leaves_nothing_of_another_run(tmp_path, capsys):
+    assert app.main([*WHEEL, "seed=0", f"out={tmp_path}"]) == 0
+    assert app.main([*WHEEL, "seed=1", f"out={tmp_path}", "overwrite=true"]) == 0
+    name = "wheel-s1-00"
+    assert files(tmp_path) == {
+        *(f"scene/quincunx/{name}.yaml", f"source_images/{name}.png", f"prompts/{name}.txt", f"rubrics/{name}.json"),
+        "result.json",
+    }
+
+
+def test_a_proposal_that_will_not_do_is_counted_and_the_next_is_taken(tmp_path, capsys, monkeypatch):
+    seen = []
+
+    def first_alone(scene):
+        seen.append(scene.id)
+        return ["the ball is not in the picture where it ends"] if len(seen) == 1 else []
+
+    monkeypatch.setattr(prompt_check, "problems", first_alone)
+    assert app.main([*WHEEL, f"out={tmp_path / 'a'}"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["candidates"]["rejected"] == {"the ball is not in the picture where it ends": 1} and len(seen) == 2
+    monkeypatch.setattr(prompt_check, "problems", lambda scene: ["it is too dark"])
+    assert app.main([*WHEEL, f"out={tmp_path / 'b'}"]) == 2
+    assert "2 x it is too dark" in capsys.readouterr().err
+    assert files(tmp_path / "b") == set()
+
+
+def test_the_margin_of_a_picture_goes_with_its_size():
+    scene = load_scene("calibench/galton_board")
+    small = dataclasses.replace(scene, camera=dataclasses.replace(scene.camera, width=256, height=148))
+    assert prompt_check._view(small) == prompt_check._view(scene) == []
+
+
 @pytest.mark.parametrize(
     ("change", "part"),
     [
