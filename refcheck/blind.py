@@ -19,8 +19,7 @@ from math import nan
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
-
+from refcheck.blind_key import SCHEMA, Key, KeyScene, Layout, Sealed, faults
 from refcheck.clips import source_of, write_png
 from refcheck.command import UserError
 from refcheck.control_sets import refuse_twice
@@ -28,14 +27,13 @@ from refcheck.evaluate_run import CHECKPOINT, parse_entry
 from refcheck.judges.state import fingerprint
 from refcheck.labels import Labels, read_labels
 from refcheck.output import atomic, plain, to_json
-from refcheck.untrusted import Problems, Strict, json_lines, parse_model, read_json, read_text, shown
+from refcheck.untrusted import Problems, json_lines, parse_model, read_json, read_text, shown
 from scenes.scene import Scene
 from simulators.execute import Pool, spread
-from simulators.video import CRF, clip_info, read_clip, write_clip
+from simulators.video import CRF, ClipError, clip_info, read_clip, write_clip
 
-SCHEMA, SEAL = "quincunx.key/v1", "seal.txt"
+SEAL = "seal.txt"
 CLIPS, PACKAGE = "clips", "package"
-Layout = Literal["pawbench", "calibench"]
 LAYOUTS: tuple[Layout, ...] = ("pawbench", "calibench")
 MODEL = "controls"
 NUMBERS: tuple[Literal["confidence", "latency", "cost"], ...] = ("confidence", "latency", "cost")
@@ -60,40 +58,6 @@ class Control:
     kind: str = ""
     axis: str = ""
     batch: int = 0
-
-
-class Sealed(Strict):
-    """One line of the key: where a clip went, the digest of its bytes, and what is true of it."""
-
-    scene: str
-    repeat: int = Field(ge=0)
-    sha256: str
-    index: int
-    frames: int
-    truth: str | None
-    null: str
-    kind: str
-    axis: str
-    batch: int
-
-
-class KeyScene(Strict):
-    """What a reading is held to: the id in our catalogue, outcomes in their order, and the reference where there is one."""
-
-    id: str
-    outcomes: list[str] = Field(min_length=1)
-    q: list[float] | None
-    set: str = ""
-
-
-class Key(Strict):
-    """The sealed truth of a blind folder. `seed` draws the same clips again, so it is as secret as they are."""
-
-    schema_: str = Field(alias="schema")
-    layout: Layout
-    seed: int | None = None
-    scenes: dict[str, KeyScene]
-    clips: list[Sealed]
 
 
 @dataclass(frozen=True)
@@ -212,7 +176,7 @@ def export(
             target = path_of(folder, name_of(scene.id), repeat)
             tasks.append(_Copy(control.path, target, control.fps, control.frames, crf))
             told = {k: getattr(control, k) for k in ("index", "frames", "truth", "null", "kind", "axis", "batch")}
-            sealed.append(Sealed(scene=name_of(scene.id), repeat=repeat, sha256="", **told))
+            sealed.append(Sealed(scene=name_of(scene.id), repeat=repeat, sha256="0" * 64, **told))
     if recode:
         spread(pool, _recode, tasks, lambda done: advance(1))
     else:
@@ -281,16 +245,23 @@ def read_key(path: Path) -> Key:
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
         raise UserError(f"{path} is no key of `controls blind=`: its schema is not {SCHEMA}")
     key = parse_model(Key, value, path, problems)
+    for fault in faults(key) if key else ():
+        problems.add(path, fault)
     problems.check()
     if key is None:
         raise UserError(f"{path} is no key of `controls blind=`")
-    for clip in key.clips:
-        held = key.scenes.get(clip.scene)
-        if held is None or (clip.truth is not None and clip.truth not in held.outcomes):
-            raise UserError(
-                f"{path}: a clip of {clip.scene!a} that its scenes do not know, or a truth {clip.truth!a} that is none"
-            )
     return key
+
+
+def check_seal(folder: Path, path: Path, key: Key) -> None:
+    """Raise `UserError` where a blind folder was sealed with another key, or its clips are not those that went out."""
+    problems = Problems()
+    text = read_text(folder / SEAL, problems)
+    if text is not None and text.split()[-1] != fingerprint(path):
+        problems.add(path, f"is not the key that {folder / SEAL} was written for, or was changed since")
+    for fault in check_folder(folder, key):
+        problems.add(folder, fault)
+    problems.check()
 
 
 def check_folder(folder: Path, key: Key) -> list[str]:
@@ -301,7 +272,13 @@ def check_folder(folder: Path, key: Key) -> list[str]:
         where = f"{clip.scene}/r{clip.repeat:03d}"
         if not path.is_file():
             told.append(f"{where} is missing")
-        elif (frames := clip_info(path).frames) != clip.frames:
+            continue
+        try:
+            frames = clip_info(path).frames
+        except ClipError as error:
+            told.append(f"{where} cannot be read: {error}")
+            continue
+        if frames != clip.frames:
             told.append(f"{where} holds {frames} frames and was made of {clip.frames}")
         elif fingerprint(path) != clip.sha256:
             told.append(f"{where} is not the file that was sealed")
@@ -318,14 +295,14 @@ def open_sealed(read: Path, key: Key) -> list[Opened]:
         found = _from_checkpoint(read / CHECKPOINT, key)
     else:
         found = _from_labels(read_labels(read), key, read)
-    strangers = sorted(set(found) - {(clip.scene, clip.repeat) for clip in key.clips})
-    if strangers:
-        scene, repeat = strangers[0]
-        raise UserError(f"{read}: reads {scene} repeat {repeat}, which the key does not know: is it the key of other clips?")
+    known, problems = {(clip.scene, clip.repeat) for clip in key.clips}, Problems()
     for (scene, repeat), said in found.items():
-        if said.reading is not None and said.reading not in key.scenes[scene].outcomes:
-            allowed = ", ".join(key.scenes[scene].outcomes)
-            raise UserError(f"{read}: {scene} repeat {repeat} is read as {said.reading!a}, which is none of {allowed}")
+        where = f"{read}: {shown(scene)[1:-1]} repeat {repeat}"
+        if (scene, repeat) not in known:
+            problems.add(where, "the key does not know it: is it the key of other clips?")
+        elif said.reading is not None and said.reading not in key.scenes[scene].outcomes:
+            problems.add(where, f"is read as {shown(said.reading)}, which is none of {', '.join(key.scenes[scene].outcomes)}")
+    problems.check()
     lost = _Said(None, failure="no reading of this clip came back")
     return [Opened(clip, **asdict(found.get((clip.scene, clip.repeat), lost))) for clip in key.clips]
 
@@ -345,12 +322,13 @@ class _Said:
 def _from_labels(labels: Labels, key: Key, read: Path) -> dict[tuple[str, int], _Said]:
     models = {row.model_or_lane for _, row in labels.rows} | {model for model, _ in labels.cells}
     if len(models) > 1:
-        raise UserError(f"{read}: holds readings under {len(models)} names ({', '.join(sorted(models)[:5])}): give one stack's")
+        names = ", ".join(map(shown, sorted(models)[:5]))
+        raise UserError(f"{read}: holds readings under {len(models)} names ({names}): give one stack's")
     found = {}
     for where, row in labels.rows:
         slot = (row.scene_id, row.repeat)
         if slot in found:
-            raise UserError(f"{where}: {row.scene_id} repeat {row.repeat} is read twice")
+            raise UserError(f"{where}: {shown(row.scene_id)[1:-1]} repeat {row.repeat} is read twice")
         null = "unread" if row.observation == "null_observation" else ""
         found[slot] = _Said(row.outcome_label, null, failure=row.failure_code)
     for (_, scene), cell in labels.cells.items():

@@ -17,7 +17,8 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from refcheck.blind import MODEL, Key, name_of, path_of
+from refcheck.blind import MODEL, name_of, path_of
+from refcheck.blind_key import Key
 from refcheck.clips import plain, source_of
 from refcheck.command import UserError
 from refcheck.evaluate_judges import REPLIES, SINGLE, endpoint_settings, judges_asked, weights_of
@@ -71,6 +72,16 @@ class Asked:
     reordered: Callable[[Key], Judge] | None = None
     calls: bool = False
     cost: Callable[[], dict[str, Any]] = dict
+
+
+def check_judge(values: Mapping[str, Any], scene: Scene) -> None:
+    """Raise `UserError` where a file or a key that the judge needs is not there, or is no such thing."""
+    asked = judges_asked(values)
+    if "noisy" in asked:
+        _errors(Path(values["confusion"]), scene)
+    if "vlm" in asked:
+        endpoint_settings(values).key()
+    weights_of(name_of(scene.id), scene.outcomes, values)
 
 
 def judge_for(

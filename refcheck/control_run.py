@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from refcheck import blind, clips, control_judges, control_report
-from refcheck.blind import Control, Key, Opened
+from refcheck.blind import Control, Opened
+from refcheck.blind_key import Key
 from refcheck.command import UserError
 from refcheck.control_clips import Recipe, Wish, make
 from refcheck.control_judges import Asked

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refcheck import blind, calibench, clips, control_report, control_run, evaluate
+from refcheck import blind, calibench, clips, control_judges, control_report, control_run, evaluate
 from refcheck.blind import Control, Opened
 from refcheck.clips import SHEET, SOURCE
 from refcheck.command import COMPLETED, INFRASTRUCTURE, Answer, Option, Request, UserError
@@ -57,7 +57,8 @@ OPTIONS = (
     Option("judge", "str", "trained", "trained on the scene, vlm (an endpoint), state (the truth), noisy (errs), ensemble",
            choices=JUDGES),
     Option("again", "bool", False, "read every clip again: noise from test to retest, and of the order of labels"),
-    Option("blind", "path", None, "write clips for another stack into this new folder, and judge nothing; see key="),
+    Option("blind", "path", None, "write clips for another stack into this new folder, and judge nothing; see key=. "
+           "With read=: the folder as it went out, whose clips and seal are checked"),
     Option("layout", "str", "pawbench", "blind=: whose files lie beside the clips", choices=blind.LAYOUTS),
     Option("read", "path", None, "what a stack read of a blind folder: rows.jsonl, bins, or a folder of them; see key="),
     Option("key", "path", None, "the sealed truth of a blind folder, outside it"),
@@ -71,6 +72,8 @@ OPTIONS = (
 )  # fmt: skip
 USES_SCENES = "optional"
 
+_READS = ("read", "key", "blind", "seed", "engine", "workers", "executor", "cluster")
+"""Keys that change something, or may stand, where readings are opened."""
 SHOWN = 12  # clips on the sheet
 
 
@@ -91,7 +94,7 @@ def mistakes(values: Mapping[str, Any], scenes: Sequence[str], overrides: Sequen
     """Return what is wrong with the values together; a file that cannot be read is told of elsewhere."""
     told = []
     modes = [name for name in ("suite", "read", "blind") if values[name] is not None]
-    if len(modes) > 1:
+    if len(modes) > 1 and modes != ["read", "blind"]:
         told.append(f"{' and '.join(f'{name}=' for name in modes)} are both given, and each is a run of its own: give one")
     if values["key"] is None and values["read"] is not None:
         told.append("key= is missing: the sealed truth of the clips that read= has readings of")
@@ -107,7 +110,12 @@ def mistakes(values: Mapping[str, Any], scenes: Sequence[str], overrides: Sequen
         told += endpoint_settings(values).problems()
     sealed = "the key's" if {"state", "noisy"} & set(judges_asked(values)) else None
     told += judge_problems({**values, "truth": sealed})
-    if values["blind"] is not None and values["layout"] == "calibench":
+    if values["read"] is not None:
+        idle = [o.name for o in OPTIONS if o.name not in _READS and values[o.name] != o.default]
+        idle += ["scene"] if tuple(scenes) != scene_ids() else []
+        if idle:
+            told.append(f"read= opens what is there: leave {', '.join(f'{name}=' for name in idle)} out")
+    elif values["blind"] is not None and values["layout"] == "calibench":
         others = [id for id in scenes if blind.name_of(id) not in calibench.SCENES]
         if others:
             told.append(f"layout=calibench is for CaliBench's own scenes, and takes no bins of {', '.join(others[:5])}")
@@ -129,7 +137,8 @@ def mistakes(values: Mapping[str, Any], scenes: Sequence[str], overrides: Sequen
 
 def settled(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the seed where none is given: 0, but none for clips that go out blind, which whoever knows it can draw again."""
-    return {"seed": 0} if values["seed"] is None and values["blind"] is None else {}
+    goes_out = values["blind"] is not None and values["read"] is None
+    return {} if goes_out or values["seed"] is not None else {"seed": 0}
 
 
 def _no_reference(id: str) -> str:
@@ -173,7 +182,8 @@ def _judge(request: Request) -> Answer:
     scene, recipe = _load(request, request.scenes[0]), recipe_of(request.values)
     clock, k, threads = _Clock(seconds), request.values["k"], request.values["concurrency"]
     names = [f"{number:0{len(str(k - 1))}d}" for number in range(k)]
-    if request.out:  # before anything takes time
+    control_judges.check_judge(values, scene)  # before anything takes time
+    if request.out:
         clips.check_folder(request.out, clips.files_of(names))
     with ExitStack() as stack:
         pool = stack.enter_context(pool_of(values, request.out))
@@ -319,8 +329,12 @@ def _blind(request: Request) -> Answer:
 def _read(request: Request) -> Answer:
     """Open what a stack read of a blind folder."""
     values = request.values
-    key = blind.read_key(Path(values["key"]))
-    opened = blind.open_sealed(Path(values["read"]), key)
+    if missing := [f"{name}={values[name]}: there is no such file" for name in ("read", "key") if not values[name].exists()]:
+        raise UserError(*missing)
+    key = blind.read_key(values["key"])
+    if values["blind"] is not None:
+        blind.check_seal(values["blind"], values["key"], key)
+    opened = blind.open_sealed(values["read"], key)
     rows = []
     for name, held in key.scenes.items():
         mine = [one for one in opened if one.sealed.scene == name]
@@ -333,8 +347,12 @@ def _read(request: Request) -> Answer:
             row |= control_report.figures(held.outcomes, q, table, generator(values["seed"], held.id, "null band", 0, 0))
         rows.append(row | {"report": control_report.report(held.outcomes, q, mine, values["seed"], held.id)})
     status = INFRASTRUCTURE if any(row["failures"] for row in rows) else COMPLETED
-    result = {"schema": "quincunx.opened/v1", "read": values["read"], "key": values["key"], "scenes": rows}
-    return Answer(result, report_tables(rows), status)
+    sealed = values["blind"] is not None
+    result = {"schema": "quincunx.opened/v1", "read": values["read"], "key": values["key"], "sealed": sealed, "scenes": rows}
+    told = (
+        "Seal and clips are as they went out." if sealed else "Seal and clips were not checked: give blind= with their folder."
+    )
+    return Answer(result, (*report_tables(rows), told), status)
 
 
 class _Clock:

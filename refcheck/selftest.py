@@ -23,6 +23,7 @@ from rich.table import Table
 
 from refcheck import blind, clips, control_judges, control_report, pawbench
 from refcheck.blind import Control
+from refcheck.blind_key import Key
 from refcheck.command import COMPLETED, INFRASTRUCTURE, Answer, Request
 from refcheck.control_clips import Recipe, Wish, make
 from refcheck.control_judges import Oracle
@@ -112,7 +113,7 @@ class _Bench:
             moved.append(dataclasses.replace(control, path=path))
         return moved
 
-    def put_out(self, scene: Scene, controls: Sequence[Control]) -> tuple[Path, blind.Key]:
+    def put_out(self, scene: Scene, controls: Sequence[Control]) -> tuple[Path, Key]:
         """Put clips out blind; return the folder and the key as read back."""
         root = Path(tempfile.mkdtemp(dir=self.folder))
         key = blind.export([scene], controls, root / "blind", "pawbench", pool=self.pool)

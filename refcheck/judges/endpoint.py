@@ -67,10 +67,14 @@ class Settings:
         return found
 
     def key(self) -> str:
-        """Return the key from the environment. Raises `UserError` naming the variable."""
+        """Return the key from the environment. Raises `UserError` naming the variable where it holds none that can be sent."""
         key = os.environ.get(self.api_key_env, "")
         if not key.strip():
             raise UserError(f"the environment variable {self.api_key_env} holds no key: set it (any word for a server without)")
+        if not key.strip().isascii():
+            raise UserError(
+                f"the environment variable {self.api_key_env} holds letters that no key has: ASCII alone can be sent"
+            )
         return key.strip()
 
     def cost(self, input_tokens: float, output_tokens: float) -> float:

@@ -144,7 +144,7 @@ def test_rows_and_bins_of_any_stack_are_opened_alike(made, tmp_path):
         (lambda rows: rows[:-1], None),
         (lambda rows: [*rows, rows[0]], "is read twice"),
         (lambda rows: [{**rows[0], "outcome_label": "mauve"}, *rows[1:]], "is read as 'mauve', which is none of left, right"),
-        (lambda rows: [{**rows[0], "repeat_index": 77}, *rows[1:]], "repeat 77, which the key does not know"),
+        (lambda rows: [{**rows[0], "repeat_index": 77}, *rows[1:]], "repeat 77: the key does not know it"),
         (lambda rows: [{**rows[0], "model_or_lane": "n"}, *rows[1:]], "readings under 2 names"),
     ],
 )
@@ -182,7 +182,7 @@ def test_nobody_can_make_the_clips_again_without_the_key(toy_conf, tmp_path, cap
     for name in "ab":
         assert app.main([*words, f"blind={tmp_path / name}", f"out={tmp_path / 'o' / name}"]) == 0
     keys = [blind.read_key(tmp_path / f"{name}.key.json") for name in "ab"]
-    assert keys[0].seed != keys[1].seed and {c.sha256 for c in keys[0].clips}.isdisjoint(c.sha256 for c in keys[1].clips)
+    assert keys[0].seed != keys[1].seed, "64 bits drawn alike come once in 2e19 runs"
     written = "".join(p.read_text() for root in "abo" for p in (tmp_path / root).rglob("*.json*"))
     assert not any(str(key.seed) in written for key in keys)
     assert "whoever knows or guesses it" not in capsys.readouterr().out
@@ -224,6 +224,7 @@ def test_what_is_stopped_leaves_no_clips_without_a_key(toy_conf, tmp_path, monke
         (("read=rows.jsonl",), "key= is missing"),
         (("key=k.json", "scene=toy/wedge"), "key= goes with blind="),
         (("read=r", "key=k", "suite=smoke"), "each is a run of its own"),
+        (("read=r", "key=k", "k=3", "judge=state", "scene=toy/wedge"), "leave k=, judge=, scene= out"),
         (("scenes=toy/*",), "scene= is missing"),
         (("scene=toy/wedge", "blind=b", "key=b/k.json"), "would be given the truth"),
         (("scene=toy/wedge", "blind=b", "layout=calibench"), "layout=calibench is for CaliBench's own scenes"),
@@ -272,6 +273,70 @@ def test_a_checkpoint_that_comes_back_is_not_trusted(made, tmp_path, change, par
     write_rows(path, change(lines))
     with pytest.raises(UserError, match=part):
         blind.open_sealed(tmp_path / "readings", key)
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        (lambda key: key["scenes"]["wedge"].update(q=[1.0]), "q must be a share of each of 2 outcomes"),
+        (lambda key: key["scenes"]["wedge"].update(q=[2.0, -1.0]), "q must be a share"),
+        (lambda key: key["scenes"]["wedge"].update(q=[0.1, 0.1]), "q must sum to 1"),
+        (lambda key: key["scenes"]["wedge"].update(outcomes=["left", "left"], q=None), "an outcome is listed twice"),
+        (lambda key: key["scenes"]["wedge"].update(id="toy/\x1b[31mX"), "'toy/\\\\x1b[31mX' must be"),
+        (lambda key: key["scenes"]["wedge"].update(set="zz"), "set 'zz' is none of"),
+        (lambda key: key["scenes"].update(other=key["scenes"]["wedge"]), "scene 'other': has no clip"),
+        (lambda key: key["clips"].append(key["clips"][0]), "slot 'wedge repeat 0' is listed twice"),
+        (lambda key: [clip.update(index=7) for clip in key["clips"]], "rollout '7 of wedge' is listed twice"),
+        (lambda key: key["clips"][0].update(kind="<b>"), "kind '<b>' is no way of damage"),
+        (lambda key: key["clips"][0].update(truth=None), "do not go with kind ''"),
+        (lambda key: key["clips"][0].update(null="unreadable"), "do not go with kind ''"),
+        (lambda key: key["clips"][0].update(axis="zz"), "axis 'zz' does not go with kind"),
+        (lambda key: key["clips"][0].update(truth="mauve"), "truth 'mauve' is none of"),
+        (lambda key: key.update(clips=[]), "clips: List should have at least 1 item"),
+    ],
+)
+def test_a_key_that_none_can_be_is_refused(made, tmp_path, change, part):
+    scene, controls = made
+    blind.seal(blind.export([scene], controls, tmp_path / "b", "pawbench"), tmp_path / "b", tmp_path / "key.json")
+    key = json.loads((tmp_path / "key.json").read_text())
+    change(key)
+    (tmp_path / "wrong.json").write_text(json.dumps(key))
+    with pytest.raises(UserError, match=part.replace("[", "\\[")):
+        blind.read_key(tmp_path / "wrong.json")
+
+
+def test_truths_changed_since_are_known_by_the_seal(made, tmp_path, capsys):
+    scene, controls = made
+    key = blind.export([scene], controls, tmp_path / "b", "pawbench")
+    blind.seal(key, tmp_path / "b", tmp_path / "key.json")
+    rows = write_rows(tmp_path / "rows.jsonl", rows_of(key, lambda clip: clip.truth))
+    words = ["controls", f"read={rows}", f"blind={tmp_path / 'b'}"]
+    assert app.main([*words, f"key={tmp_path / 'key.json'}"]) == 0
+    assert "Seal and clips are as they went out" in capsys.readouterr().out
+    text = (tmp_path / "key.json").read_text()
+    flipped = text.replace('"truth": "left"', '"truth": "x"').replace('"truth": "right"', '"truth": "left"')
+    (tmp_path / "flipped.json").write_text(flipped.replace('"truth": "x"', '"truth": "right"'))
+    assert app.main([*words, f"key={tmp_path / 'flipped.json'}"]) == 2
+    assert "was changed since" in capsys.readouterr().err
+    blind.path_of(tmp_path / "b", "wedge", 0).write_bytes(b"no clip")
+    blind.path_of(tmp_path / "b", "wedge", 1).unlink()
+    assert app.main([*words, f"key={tmp_path / 'key.json'}"]) == 2
+    told = capsys.readouterr().err
+    assert "r000" in told and "wedge/r001 is missing" in told
+
+
+def test_everything_wrong_with_readings_is_told_at_once(made, tmp_path, capsys):
+    scene, controls = made
+    blind.seal(blind.export([scene], controls, tmp_path / "b", "pawbench"), tmp_path / "b", tmp_path / "key.json")
+    rows = rows_of(blind.read_key(tmp_path / "key.json"), lambda clip: clip.truth)
+    rows[0]["repeat_index"], rows[1]["outcome_label"], rows[2]["scene_id"] = 77, "mauve", "\x1b[31mX"
+    read = write_rows(tmp_path / "rows.jsonl", rows)
+    assert app.main(["controls", f"read={read}", f"key={tmp_path / 'key.json'}"]) == 2
+    told = capsys.readouterr().err
+    assert "repeat 77" in told and "'mauve'" in told and "\\x1b[31mX" in told and "\x1b" not in told
+    assert app.main(["controls", "read=nope", "key=nope2"]) == 2
+    told = capsys.readouterr().err
+    assert "read=nope:" in told and "key=nope2:" in told
 
 
 def test_the_oracle_is_never_wrong_and_knows_no_other_clip(made, tmp_path):

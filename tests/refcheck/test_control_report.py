@@ -10,7 +10,8 @@ import scipy.stats
 from numpy.random import Generator, Philox
 
 from refcheck import control_report, metrics
-from refcheck.blind import Opened, Sealed
+from refcheck.blind import Opened
+from refcheck.blind_key import Sealed
 from refcheck.control_report import interval, lower_bound, measure_stack, upper_bound, verdict
 
 OUTCOMES = ("left", "right")
@@ -18,7 +19,7 @@ OUTCOMES = ("left", "right")
 
 def one(truth, reading, kind="", null="", trust=None, failure=None):
     sealed = Sealed(
-        scene="s", repeat=0, sha256="", index=0, frames=1, truth=truth, null="unreadable" if truth is None else "", kind=kind,
+        scene="s", repeat=0, sha256="0" * 64, index=0, frames=1, truth=truth, null="unreadable" if truth is None else "", kind=kind,
         axis="object_continuity" if kind == "vanish" else "", batch=0,
     )  # fmt: skip
     return Opened(sealed, reading, null or ("" if reading else "unreadable"), trust=trust, failure=failure)
