@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from refcheck import options
-from refcheck.command import INFRASTRUCTURE, USER_MISTAKE, Answer, UserError
+from refcheck.command import INFRASTRUCTURE, USER_MISTAKE, Answer, UserError, printable
 
 VERBS = (
     "list",
@@ -66,16 +66,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     except OSError as error:
-        print(f"quincunx: {error}", file=sys.stderr)
+        _say(f"quincunx: {error}")
         return INFRASTRUCTURE
     except Exception as error:
         # By name, since importing their modules would cost what a wrong key should not.
         if type(error).__name__ == "SceneError":
             return _refuse(getattr(error, "problems", (str(error),)), words)
         if type(error).__name__ not in ("InfrastructureError", "BlowUpError"):
-            traceback.print_exc()
-            print("quincunx: the lines above are a mistake in quincunx, not yours; please report them", file=sys.stderr)
-        print(f"quincunx: {error}", file=sys.stderr)
+            _say(traceback.format_exc().rstrip())
+            _say("quincunx: the lines above are a mistake in quincunx, not yours; please report them")
+        _say(f"quincunx: {error}")
         return INFRASTRUCTURE
 
 
@@ -92,9 +92,14 @@ def _own_standard_output() -> None:
     sys.stdout = os.fdopen(ours, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)
 
 
+def _say(text: str) -> None:
+    """Print on standard error; a name in a file may hold what would drive a terminal."""
+    print(printable(text), file=sys.stderr)
+
+
 def _refuse(problems: Sequence[str], words: Sequence[str]) -> int:
     for problem in problems:
-        print(f"quincunx: {problem}", file=sys.stderr)
+        _say(f"quincunx: {problem}")
     verb = words[0] if words and words[0] in VERBS else "VERB"
     print(f"Nothing was done. See `quincunx {verb} --help`." if verb != "VERB" else "See `quincunx --help`.", file=sys.stderr)
     return USER_MISTAKE

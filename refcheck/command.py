@@ -19,6 +19,11 @@ class UserError(Exception):
         self.problems = tuple(problems)
 
 
+def printable(text: str) -> str:
+    """Return `text` with everything but letters, signs, spaces and new lines escaped: nothing in a file drives a terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+
+
 @dataclass(frozen=True)
 class Option:
     """One `key=value` a verb takes. `kind` converts; `low` and `high` bound numbers; `choices` bound words.

@@ -24,8 +24,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
+from rich.text import Text
 
-from refcheck.command import UserError
+from refcheck.command import UserError, printable
 from refcheck.options import Asked
 
 RESULT = "result.json"
@@ -177,9 +178,17 @@ def plain(value: Any) -> Any:
     raise TypeError(f"a result must be plain data, got {value!r}")
 
 
+class _Console(Console):
+    """Prints no control characters: a name or a label in a file may hold what would drive a terminal."""
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        """Return the text of cells, titles and lines alike."""
+        return super().render_str(printable(text), **how)
+
+
 def _console(*, stderr: bool = False, width: int | None = None) -> Console:
     """Return a console that prints text as it is: a label or a path may hold brackets, or a word between colons."""
-    return Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
+    return _Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
 
 
 def show(tables: Sequence[Any], document: Mapping[str, Any], *, as_json: bool, where: Path | None) -> None:

@@ -350,3 +350,16 @@ def test_no_module_of_the_command_line_imports_a_heavy_package_at_its_top():
         names = {a.name.split(".")[0] for node in tree.body if isinstance(node, ast.Import) for a in node.names}
         names |= {(node.module or "").split(".")[0] for node in tree.body if isinstance(node, ast.ImportFrom)}
         assert not names & heavy, name
+
+
+def test_nothing_that_a_file_holds_drives_a_terminal(toy_conf, capsys):
+    """Escapes, bells and C1 controls in a message, a cell, a title or a line are shown and not sent."""
+    evil = "a\x1b[31mb\x07\x9bz"
+    status, _, err = run("controls", f"read={evil}", "key=k", capsys=capsys)
+    table = Table(title=evil)
+    table.add_column(evil)
+    table.add_row(evil + "é [b]")
+    output.show([table, evil], {}, as_json=False, where=None)
+    told = capsys.readouterr().out
+    assert status == 2 and err.count("a\\x1b[31mb\\x07\\x9bz") == 1 and told.count("a\\x1b[31mb\\x07\\x9bz") == 4
+    assert "é [b]" in told and not set("\x1b\x07\x9b") & set(told + err)

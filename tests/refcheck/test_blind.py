@@ -339,6 +339,24 @@ def test_everything_wrong_with_readings_is_told_at_once(made, tmp_path, capsys):
     assert "read=nope:" in told and "key=nope2:" in told
 
 
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("judge=ensemble", "of=state,noisy", "confusion=c.json", "weights=nope"), "nope/state: there is no such file"),
+        (("judge=noisy", "confusion=nope.json"), "nope.json: there is no such file"),
+        (("judge=vlm", "model=eye", "api_key_env=NO_SUCH_KEY"), "NO_SUCH_KEY holds no key"),
+    ],
+)
+def test_what_a_judge_needs_is_looked_for_before_anything_is_drawn(toy_conf, tmp_path, monkeypatch, capsys, words, part):
+    from refcheck import control_run
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(control_run, "plan", None)
+    (tmp_path / "c.json").write_text('{"wedge": {}}')
+    assert app.main(["controls", "scene=toy/wedge", *SMALL, *words, "k=2", "workers=1"]) == 2
+    assert part in capsys.readouterr().err
+
+
 def test_the_oracle_is_never_wrong_and_knows_no_other_clip(made, tmp_path):
     scene, controls = made
     hidden = [*controls[:5], Control(controls[5].path, scene.id, 5, None, 4.0, controls[5].frames, "out_of_schema", "stuck")]

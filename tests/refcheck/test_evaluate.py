@@ -292,6 +292,9 @@ def test_without_a_key_nothing_starts(place, provider, capsys, monkeypatch):
     monkeypatch.delenv("JUDGE_KEY")
     assert app.main(words(place, provider)) == 2
     assert "JUDGE_KEY holds no key" in capsys.readouterr().err and not provider.requests
+    monkeypatch.setenv("JUDGE_KEY", "schlüssel")
+    assert app.main(words(place, provider)) == 2
+    assert "JUDGE_KEY holds letters that no key has" in capsys.readouterr().err and not provider.requests
 
 
 def test_kin_are_told(place, provider, capsys):
