@@ -105,6 +105,8 @@ def wheel(base: Config, ranges: Ranges) -> Proposal:
     kinds = ranges.whole("colors")
     sectors, total = max(kinds, ranges.whole("sectors")), ranges.whole("units")
     units = ranges.parts(total, sectors)
+    if kinds > len(palette):
+        raise Impossible(f"{kinds} colors of a palette of {len(palette)}")
     names = ranges.order(palette)[:kinds]
     colors = _apart([names[i % kinds] for i in range(sectors)], ranges)
     speed, spread, phase = ranges.real("speed", 1), ranges.real("spread", 3), ranges.real("phase", 2)
@@ -279,9 +281,17 @@ def die(base: Config, ranges: Ranges) -> Proposal:
     )
 
 
+def _kinds(ranges: Ranges) -> int:
+    """Return how many colours: one is changed for another, so that two are the fewest."""
+    kinds = ranges.whole("colors")
+    if kinds < 2:
+        raise Impossible("one color alone has no other to change to")
+    return kinds
+
+
 def roulette(base: Config, ranges: Ranges) -> Proposal:
     """Equal pockets, painted; the reference counts pockets of a colour."""
-    pockets, kinds = ranges.whole("pockets"), ranges.whole("colors")
+    pockets, kinds = ranges.whole("pockets"), _kinds(ranges)
     names = ranges.order(sorted(POCKET_COLORS))[:kinds]
     counts = ranges.parts(pockets, kinds)
     colors = _mixed(dict(zip(names, counts, strict=True)))
@@ -312,7 +322,7 @@ def roulette(base: Config, ranges: Ranges) -> Proposal:
 
 def draw(base: Config, ranges: Ranges) -> Proposal:
     """Balls of several colours, put in by turns; the reference counts balls."""
-    balls, kinds = ranges.whole("balls"), ranges.whole("colors")
+    balls, kinds = ranges.whole("balls"), _kinds(ranges)
     names = ranges.order(sorted(BALLS))[:kinds]
     filling = _mixed(dict(zip(names, ranges.parts(balls, kinds), strict=True)))
 

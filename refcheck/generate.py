@@ -9,25 +9,23 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as Pillow
-from pydantic import Field
 from rich import box
 from rich.table import Table
 
 from refcheck import metrics, verify
 from refcheck.command import Answer, Option, Request, UserError
-from refcheck.families import BUILDERS, CHOICES, NEEDED, Config, Impossible, Partner, Proposal, Ranges
+from refcheck.families import BUILDERS, Config, Impossible, Partner, Proposal, Ranges
+from refcheck.family_files import Family, family_file, ground, read_family
 from refcheck.filming import source_of
 from refcheck.generate_files import BENCHMARK, Written, remove_earlier, write_beside
 from refcheck.options import SCENE_DIR
 from refcheck.running import RUNNING, pool_of, run_by
-from refcheck.untrusted import Problems, Strict, parse_model
-from scenes.catalog import SceneError, beside, folders, raw_scene, read_yaml, scene_ids, suggest
+from scenes.catalog import SceneError, beside
 from scenes.frame0 import HEIGHT, WIDTH
 from scenes.scene import Scene
 from simulators.engines.loop import physics_digest
@@ -60,17 +58,6 @@ USES_SCENES = False
 SAME, SAME_PICTURE = 0.05, 2.0
 """Nearer than this is a near-duplicate: in every measure of look (of its range), and mean grey levels of a small picture."""
 SMALL = (52, 30)  # px of the pictures that are compared
-DROPPED = ("id", "title", "benchmark", "stream", "reference", "variant", "ranges", "tune", "note")
-"""What a scene does not take over from the base of its family."""
-
-
-class Family(Strict):
-    """A family's file: a `base` scene, texts and fixed parameters laid over it (`scene`), and what varies."""
-
-    base: str
-    builder: Literal["board", "cards", "die", "draw", "pencil", "roulette", "track", "two_stage", "wheel"]
-    scene: dict[str, Any] = Field(default_factory=dict)
-    ranges: dict[str, list[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,44 +90,9 @@ def difficulty(q: Mapping[str, Fraction], k: int) -> dict[str, Any]:
     }
 
 
-def family_file(name: str) -> Path:
-    """Return a family's file. Raises `UserError` naming the families there are."""
-    files = {path.stem: path for folder in reversed(folders()) for path in sorted((folder / "family").glob("*.yaml"))}
-    if name not in files:
-        raise UserError(f"no family is named {name!r}{suggest(name, files)}; there are {', '.join(sorted(files))}")
-    return files[name]
-
-
-def read_family(path: Path) -> Family:
-    """Return a family checked: builder, base and every range. Raises `UserError` with everything wrong."""
-    problems = Problems()
-    family = parse_model(Family, read_yaml(path), path, problems)
-    problems.check()
-    if family is None:
-        raise RuntimeError("a family that does not parse has a problem")
-    if family.base not in scene_ids():
-        problems.add(path, f"base {family.base!r} is no scene{suggest(family.base, scene_ids())}")
-    needed = NEEDED[family.builder]
-    for name in sorted(set(needed) ^ set(family.ranges)):
-        said = "is missing" if name in needed else f"is no range of {family.builder}{suggest(name, needed)}"
-        problems.add(path, f"ranges.{name} {said}; it takes {', '.join(needed)}")
-    for name, held in family.ranges.items():
-        numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in held)
-        if name in CHOICES:
-            if not held:
-                problems.add(path, f"ranges.{name} is empty: it must list what to choose from")
-        elif len(held) != 2 or not numbers or not held[0] <= held[1]:
-            problems.add(path, f"ranges.{name} is {held}: it must be [low, high]")
-    problems.check()
-    return family
-
-
 def candidates(family: Family, name: str, seed: int, count: int) -> tuple[list[Candidate], Counter[str]]:
     """Return the proposals, and why some draws make none. Whether one can be built shows when it is chosen."""
-    base = {key: value for key, value in raw_scene(family.base).items() if key not in DROPPED}
-    held = dict(base)
-    for key, value in family.scene.items():
-        held[key] = {**held[key], **value} if isinstance(value, dict) else value
+    held = ground(family)
     found, why = list[Candidate](), Counter[str]()
     for number in range(count):
         ranges = Ranges(family.ranges, generator(seed, f"family/{name}", "proposal", number, 0))

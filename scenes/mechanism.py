@@ -99,7 +99,10 @@ def build(role: str, config: Mapping[str, Any]) -> tuple[Any, list[str]]:
     cls, problems = target(role, config)
     if cls is None:
         return None, problems
-    given, reported, problems = _typed(role, cls, config)
+    given, reported, problems = typed(role, cls, config)
+    missing = _missing(cls, config)
+    reported |= set(missing)
+    problems += [f"`{role}.{name}` is missing: {cls.__name__} needs it" for name in missing]
     if "random" in given and role == "device":
         given["random"], wrong = _laws(given["random"])
         problems += wrong
@@ -117,8 +120,8 @@ def build(role: str, config: Mapping[str, Any]) -> tuple[Any, list[str]]:
     return (None if problems else built), problems
 
 
-def _typed(role: str, cls: type, config: Mapping[str, Any]) -> tuple[dict[str, Any], set[str], list[str]]:
-    """Return the values by name (in the field's type), the names already reported, and the problems."""
+def typed(role: str, cls: type, config: Mapping[str, Any]) -> tuple[dict[str, Any], set[str], list[str]]:
+    """Return the values given, by name (in the field's type), the names reported, and the problems; some may be missing."""
     hints, known = get_type_hints(cls), parameters(cls)
     values, reported, problems = {}, set(), []
     for name, value in config.items():
@@ -139,12 +142,17 @@ def _typed(role: str, cls: type, config: Mapping[str, Any]) -> tuple[dict[str, A
         except ValidationError as error:
             reported.add(name)
             problems += describe(error, at=f"{role}.{name}")
-    for field in dataclasses.fields(cls):
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        if field.init and required and field.name not in config:
-            reported.add(field.name)
-            problems.append(f"`{role}.{field.name}` is missing: {cls.__name__} needs it")
     return values, reported, problems
+
+
+def _missing(cls: type, config: Mapping[str, Any]) -> list[str]:
+    """Return the parameters that `cls` needs and `config` has not."""
+    return [
+        field.name
+        for field in dataclasses.fields(cls)
+        if field.init and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if field.name not in config
+    ]
 
 
 def _laws(random: object) -> tuple[dict[str, Distribution], list[str]]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from refcheck import app, families, generate, prompt_check
+from refcheck import app, families, family_files, generate, prompt_check
 from refcheck.command import UserError
 from refcheck.output import plain
 from scenes import catalog, mechanism
@@ -297,7 +297,20 @@ def test_the_margin_of_a_picture_goes_with_its_size():
         ({"ranges": {"colors": [2, 3]}}, "ranges.sectors is missing"),
         ({"ranges": {"coulors": [2, 3]}}, "ranges.coulors is no range of wheel (did you mean 'colors'?)"),
         ({"ranges": {"phase": [3, 1]}}, "ranges.phase is [3, 1]: it must be [low, high]"),
-        ({"ranges": {"palette": []}}, "ranges.palette is empty"),
+        ({"ranges": {"palette": []}}, "ranges.palette is []: it must list what to choose from"),
+        ({"ranges": {"palette": [1]}}, "it must list words"),
+        ({"ranges": {"phase": [0.18, math.inf]}}, "ranges.phase is [0.18, inf]: it must be [low, high]"),
+        (
+            {"ranges": {"sectors": [1, 10**9]}},
+            "[1, 1000000000]: it must be [low, high], whole numbers from 1 to 100",
+        ),
+        ({"ranges": {"sectors": [2.5, 3.5]}}, "whole numbers from 1 to 100"),
+        ({"scene": {"title": {"a": 1}}}, "scene: `title`"),
+        ({"scene": {"zzz": {"a": 1}}}, "scene: `zzz` is not a key here"),
+        ({"scene": {"device": "x"}}, "scene: `device`"),
+        ({"scene": {"device": {"zzz": 1}}}, "`device.zzz` is not a parameter of Spinner"),
+        ({"scene": {"device": {"friction": "x"}}}, "`device.friction`"),
+        ({"base": "calibench/dice"}, "base 'calibench/dice' has a 'simulators.devices.die.Die'; builder wheel needs a"),
     ],
 )
 def test_a_family_is_checked(tmp_path, change, part):
@@ -306,6 +319,12 @@ def test_a_family_is_checked(tmp_path, change, part):
     with pytest.raises(UserError) as caught:
         generate.read_family(path)
     assert part in str(caught.value)
+
+
+def test_a_range_of_words_is_of_words_that_say_something():
+    assert family_files.range_problem("board", "reading", ["zzz"]) == "it must list some of sides, bins"
+    assert family_files.range_problem("cards", "reading", ["suit", "ranks"]) == ""
+    assert family_files.range_problem("pencil", "lean", [0, 1.5]) == "it must list whole degrees, -45 to 45"
 
 
 def test_a_family_that_is_not_there_is_told(tmp_path, capsys):
