@@ -137,7 +137,7 @@ def run(request: Request) -> Answer:
     settings = {target.name: digest(settings_of(target, values)) for target in targets}
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(out / CHECKPOINT))
-        held = evaluate_run.held_entries(journal)
+        held = evaluate_run.held_entries(journal, targets, settings)
         judge_of, spent = judges_of(stack, values, out, slots)
         # Only now: what can be refused has been, and nothing of an earlier run was touched.
         output.withdraw(out, output.RESULT, ROWS, METRICS, POLICY, RUN, *(f"{BINS}/{name}" for name in _old_bins(out)))

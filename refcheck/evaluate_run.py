@@ -98,12 +98,22 @@ def parse_entry(value: Any, where: object, problems: Problems) -> Entry | None:
     return None if faults else entry
 
 
-def held_entries(journal: Journal) -> dict[tuple[str, int], list[Entry]]:
-    """Return the checkpoint's entries by slot, oldest first. Raises `UserError` for lines that are none."""
+def held_entries(
+    journal: Journal, targets: Sequence[Target], settings: Mapping[str, str]
+) -> dict[tuple[str, int], list[Entry]]:
+    """Return the checkpoint's entries by slot, oldest first.
+
+    Raises `UserError` for lines that are none, and for a label that is no outcome of its scene under these `settings`.
+    """
+    outcomes = {(target.name, settings[target.name]): target.expected.outcomes for target in targets}
     problems, held = Problems(), dict[tuple[str, int], list[Entry]]()
     for number, line in enumerate(journal.lines, 1):
-        entry = parse_entry(line, f"{journal.path}, line {number}", problems)
+        where = f"{journal.path}, line {number}"
+        entry = parse_entry(line, where, problems)
         if entry is not None:
+            label, allowed = entry.row.outcome_label, outcomes.get((entry.scene_id, entry.settings), ())
+            if label is not None and allowed and label not in allowed:
+                problems.add(where, f"outcome_label {shown(label)} is none of {', '.join(allowed)}")
             held.setdefault((entry.scene_id, entry.repeat_index), []).append(entry)
     problems.check()
     return held

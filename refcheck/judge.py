@@ -89,7 +89,7 @@ def run(request: Request) -> Answer:
     settings = {target.name: digest(settings_of(target, values)) for target in targets}
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(out / CHECKPOINT))
-        held = evaluate_run.held_entries(journal)
+        held = evaluate_run.held_entries(journal, targets, settings)
         judge_of, spent = judges_of(stack, values, out, slots)
         advance = stack.enter_context(request.progress("judge", len(slots)))
         done = evaluate_run.judge_all(

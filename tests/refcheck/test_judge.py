@@ -179,6 +179,7 @@ def test_rows_of_another_judge_are_not_trusted(place, capsys, change, part):
         ({"trust": {}}, "its trust has no status"),
         ({"reading": {"outcome": "edge", "null": ""}}, "its reading is 'edge', and its row says 'heads'"),
         ({"reading": {"votes": 5}}, "reading.votes"),
+        ({"row": None, "reading": None}, "row: Input should be"),
     ],
 )
 def test_a_checkpoint_that_contradicts_itself_is_not_gone_on_from(place, capsys, change, part):
@@ -188,12 +189,19 @@ def test_a_checkpoint_that_contradicts_itself_is_not_gone_on_from(place, capsys,
     assert part in capsys.readouterr().err
 
 
-def test_an_outcome_without_a_label_is_not_gone_on_from(place, capsys):
+@pytest.mark.parametrize(
+    ("old", "new", "part"),
+    [
+        ('"outcome_label": "heads"', '"outcome_label": null', "outcomes alone have one"),
+        ('"heads"', '"edge"', "outcome_label 'edge' is none of heads, tails"),
+    ],
+)
+def test_a_label_that_cannot_be_is_not_gone_on_from(place, capsys, old, new, part):
     judge(place, "judge=state", out="a")
     path = place / "a" / "checkpoint.jsonl"
-    path.write_text(path.read_text().replace('"outcome_label": "heads"', '"outcome_label": null'))
+    path.write_text(path.read_text().replace(old, new))
     judge(place, "judge=state", out="a", status=2)
-    assert "outcomes alone have one" in capsys.readouterr().err
+    assert part in capsys.readouterr().err
 
 
 def test_what_is_no_file_is_no_clip_and_two_empty_ones_are_broken(place, capsys):
