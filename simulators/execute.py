@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
+import pickle
 import threading
 import time
 from collections import deque
@@ -153,6 +154,23 @@ def _end_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
+def _submit(executor: Executor, function: Callable[..., R], *arguments: Any) -> Future[R]:
+    """Submit a call. What a process cannot import is told as such: unpickled by the pool itself it would kill the worker."""
+    if isinstance(executor, ProcessPoolExecutor):
+        return executor.submit(_unpacked, pickle.dumps((function, arguments)))
+    return executor.submit(function, *arguments)
+
+
+def _unpacked(call: bytes) -> Any:
+    try:
+        function, arguments = pickle.loads(call)
+    except (ImportError, AttributeError) as error:
+        raise InfrastructureError(
+            f"a worker process cannot import what it is to run ({error}): install it, or take workers=1"
+        ) from error
+    return function(*arguments)
+
+
 def run_range(
     integrator: Integrator,
     device: Device,
@@ -182,7 +200,7 @@ def run_range(
     try:
         while True:
             for wanted in islice(sizes, most - len(waiting)):
-                waiting.append(executor.submit(_timed, integrator, device, seed, stream, wanted))
+                waiting.append(_submit(executor, _timed, integrator, device, seed, stream, wanted))
             if not waiting:
                 return
             rollouts, took = waiting.popleft().result()
@@ -248,7 +266,7 @@ def spread(
             results.append(function(task))
             advance(results[-1])
         return results
-    futures = [executor.submit(function, task) for task in tasks]
+    futures = [_submit(executor, function, task) for task in tasks]
     try:
         for future in futures:
             results.append(future.result())

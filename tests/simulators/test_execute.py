@@ -8,6 +8,22 @@ import subprocess
 import sys
 import time
 
+STRANGE = """
+import sys, types
+from simulators.execute import InfrastructureError, Pool, spread
+
+class Strange:
+    pass
+
+Strange.__module__, Strange.__qualname__ = "nowhere_else", "Strange"
+if __name__ == "__main__":
+    sys.modules["nowhere_else"] = types.SimpleNamespace(Strange=Strange)
+    with Pool("process", 2) as pool:
+        try:
+            spread(pool, len, [Strange()])
+        except InfrastructureError as error:
+            print(error)
+"""
 PARENT = """
 import os, time
 from simulators.execute import Pool
@@ -39,3 +55,11 @@ def test_workers_end_when_their_parent_is_killed(tmp_path) -> None:
     while any(alive(pid) for pid in workers) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not any(alive(pid) for pid in workers)
+
+
+def test_what_a_worker_cannot_import_is_named(tmp_path) -> None:
+    """It would else be told as a worker that died."""
+    script = tmp_path / "strange.py"
+    script.write_text(STRANGE)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+    assert "cannot import what it is to run (No module named 'nowhere_else')" in done.stdout, done.stderr
