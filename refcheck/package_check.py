@@ -349,6 +349,8 @@ def _entry(package: _Package, at: str, row: _Scene, entry: _Entry) -> None:
         body = parse_model(form, held if gate == "controls" else held.get(gate), path, package.problems)
         for problem in body.contradictions() if body is not None else ():
             package.problems.add(path, problem)
+        if isinstance(body, Certificate) and row.split == "calibration" and _numbers(body.q) != row.reference_distribution:
+            package.problems.add(path, f"is for the reference {shown(body.q)}, not that of the scene table")
         if entry.gates.get(gate) != "holds":
             continue
         verdict = {"certificate": ("certificate", "verdict", "holds"), "bias": ("bias", "verdict", "faithful")}.get(gate)
@@ -357,6 +359,12 @@ def _entry(package: _Package, at: str, row: _Scene, entry: _Entry) -> None:
             package.problems.add(f"{path}", f"is evidence for digest {shown(digest)}, the manifest says {shown(entry.digest)}")
         if verdict is not None and _said(held, *verdict[:2]) != verdict[2]:
             package.problems.add(f"{path}", f"does not say {verdict[2]!r}, as the manifest's gate has it")
+
+
+def _numbers(q: Mapping[str, str]) -> dict[str, float | None]:
+    """Return exact shares as the scene table has them."""
+    exact = {label: fraction(text) for label, text in q.items()}
+    return {label: None if share is None else float(share) for label, share in exact.items()}
 
 
 def _config_problems(text: str | None, row: _Scene) -> list[str]:

@@ -280,6 +280,7 @@ SCENES = ("quincunx", "scenes", "A-04")
         ("evidence/A-04/bias.json", ("bias", "upper"), 0.4, "is 'unclear' at epsilon"),
         ("evidence/A-04/certificate.json", ("certificate", "tvd"), 0.8, "tvd is 0.8, its counts give"),
         ("evidence/A-04/certificate.json", ("certificate", "n"), "x", "n: Input should be"),
+        ("evidence/A-04/certificate.json", ("certificate", "q", "red"), "1/2", "is for the reference"),
         ("evidence/A-04/controls.json", ("accuracy",), 0.5, "accuracy is 0.5, its counts give 1.0"),
     ],
 )
