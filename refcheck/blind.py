@@ -99,13 +99,18 @@ def check_key_path(folder: Path, key: Path) -> None:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Yield a new folder beside `folder`, which takes its place when the block ends well; else nothing of it is left."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as there:
-        built = Path(there) / folder.name
-        built.mkdir()
-        yield built
-        built.replace(folder)
+    """Yield a folder within `folder`; what is in it moves up when the block ends well, and else nothing of it is left."""
+    made = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder) as there:
+            yield Path(there)
+            for item in Path(there).iterdir():
+                item.rename(folder / item.name)
+            made = False
+    finally:
+        if made:
+            folder.rmdir()
 
 
 def check_folder_and_names(folder: Path, scenes: Sequence[Scene]) -> None:

@@ -214,8 +214,10 @@ def test_what_is_stopped_leaves_no_clips_without_a_key(toy_conf, tmp_path, monke
         patch.setattr(blind, "_write_scenes", stop)
         assert app.main(words) == 130
     assert [path.name for path in tmp_path.iterdir()] == ["conf"]
-    (tmp_path / "b").mkdir()
-    assert app.main(words) == 0 and (tmp_path / "b" / "clips" / "wedge" / "r001.mp4").is_file()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "b").symlink_to(tmp_path / "empty")
+    assert app.main(words) == 0
+    assert sorted(path.name for path in (tmp_path / "empty").iterdir()) == ["clips", "package", "seal.txt"]
 
 
 @pytest.mark.parametrize(
