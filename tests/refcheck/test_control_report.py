@@ -19,8 +19,8 @@ OUTCOMES = ("left", "right")
 
 def one(truth, reading, kind="", null="", trust=None, failure=None):
     sealed = Sealed(
-        scene="s", repeat=0, sha256="0" * 64, index=0, frames=1, truth=truth, null="unreadable" if truth is None else "", kind=kind,
-        axis="object_continuity" if kind == "vanish" else "", batch=0,
+        scene="s", repeat=0, sha256="0" * 64, index=0, frames=1, truth=truth,
+        null="unreadable" if truth is None else "", kind=kind, axis="object_continuity" if kind == "vanish" else "", batch=0,
     )  # fmt: skip
     return Opened(sealed, reading, null or ("" if reading else "unreadable"), trust=trust, failure=failure)
 
