@@ -24,7 +24,7 @@ def commands() -> str:
 
 def test_its_commands_are_those_of_ten_scenes():
     text = commands()
-    assert "n=10" in text and text.count(f"for i in {TEN}; do") == 3
+    assert "n=10" in text and text.count(f"for i in {TEN}; do") == 2
     for verb in ("generate", "verify", "bias", "controls", "freeze scene_dir", "freeze check"):
         assert f"quincunx {verb}" in text
 
