@@ -5,6 +5,7 @@ It refuses to compute anything: every figure comes from a certificate, every sen
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,7 @@ def certificates(some: Sequence[Certificate]) -> Table:
             str(one.n),
             f"{one.null_rate.value:.2%}",
             _p(one.p_value),
-            "shared" if one.rollouts_per_second != one.rollouts_per_second else f"{one.rollouts_per_second:.0f}",
+            "shared" if math.isnan(one.rollouts_per_second) else f"{one.rollouts_per_second:.0f}",
             one.basis,
         )
     return shown
