@@ -1,56 +1,87 @@
 """At which step each plain loop of the speed table is fair: the coarsest whose half gives the same outcomes and durations.
 
-    python -m benchmarks.peer_steps [out=docs/peer_steps.md] [only=pawbench/A-01,...] [n=4000]
+    python -m benchmarks.peer_steps keep=FOLDER [out=docs/peer_steps.md] [only=pawbench/A-01,...] [n=4000]
 
 From the coarsest rate upwards, n rollouts at it are held against n at twice the rate, on the same launches: outcomes by
 chi-square of two samples (as if launches were others: bounces soon forget them), no p-value below .01, and their
 mean duration within 5 %, which is what a kernel and its engine are held to. A loop whose bodies tunnel or explode ends
-otherwise or later, and fails.
+otherwise or later, and fails. n is what the loop runs in two minutes or so, 20,000 at most. What a loop gave goes to `keep`:
+another run takes it from there, and the page is of all that is kept; of loops run at several n, of the largest.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 import sys
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import chi2_contingency
 
 from benchmarks.__main__ import comparisons, publish, table
-from benchmarks.compare import Comparison, Ends
+from benchmarks.compare import Comparison
 
 COARSEST = 240  # 1/s: PyBullet's own; no loop of the table is timed at a longer step
 FINEST = 3840  # 1/s
+MOST, TIMES = 20_000, 60  # rollouts; two seconds each
 LEAST, SAME = 0.01, 0.05  # p-value; share of the mean duration
 HEAD = """# Steps of the plain loops
 
-Written by `python -m benchmarks.peer_steps out=docs/peer_steps.md`. A loop passes at the first rate that twice the rate bears
-out: outcomes alike by chi-square (p at least .01), mean durations within 5 %. "timed" is what [performance.md](performance.md)
-measures."""
+Written by `python -m benchmarks.peer_steps keep=FOLDER out=docs/peer_steps.md`. A loop passes at the first rate that twice the
+rate bears out: outcomes alike by chi-square (p at least .01), mean durations within 5 %. "timed" is what
+[performance.md](performance.md) measures; where a loop fails at the rate at which it is timed, that is kind to it."""
 
 
-def compare(a: Ends, b: Ends) -> tuple[float, float, float]:
+class Kept:
+    """What loops gave, in a folder: a file (n, 2) for each loop, rate and n."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+
+    def _stem(self, one: Comparison) -> str:
+        told = re.sub(r"[0-9]+", "", one.peer)  # a loop is the same whatever rate it is timed at
+        return f"{one.scene.replace('/', '-')}-{hashlib.blake2b(told.encode(), digest_size=4).hexdigest()}"
+
+    def largest(self, one: Comparison) -> int:
+        """Return the largest n at which this loop was run, or 0."""
+        return max((int(file.stem.split("-")[-1]) for file in self.folder.glob(f"{self._stem(one)}-*.npy")), default=0)
+
+    def ends(self, one: Comparison, n: int, rate: int) -> NDArray[np.float64]:
+        """Return what each of n rollouts showed, and its duration [s]: from the folder, or run and put there."""
+        file = self.folder / f"{self._stem(one)}-{rate}-{n}.npy"
+        if not file.exists():
+            part = file.with_suffix(".part.npy")
+            np.save(part, np.array(one.run_peer(n, rate), float))
+            part.replace(file)
+        return np.load(file)
+
+
+def compare(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[float, float, float]:
     """Return the distance between two runs' outcomes (nothing shown being one), its p-value, and how much longer `a` took."""
-    shown = [np.array([end[0] for end in ends]) + 1 for ends in (a, b)]
+    shown = [x[:, 0].astype(int) + 1 for x in (a, b)]
     size = max(int(x.max()) for x in shown) + 1
     counts = np.array([np.bincount(x, minlength=size) for x in shown])
     counts = counts[:, counts.sum(axis=0) > 0]
     shares = counts / counts.sum(axis=1, keepdims=True)
     p = float(chi2_contingency(counts, correction=False).pvalue) if counts.shape[1] > 1 else 1.0
-    longer = np.mean([end[1] for end in a]) / np.mean([end[1] for end in b]) - 1.0
-    return 0.5 * float(np.abs(shares[0] - shares[1]).sum()), p, float(longer)
+    return 0.5 * float(np.abs(shares[0] - shares[1]).sum()), p, float(a[:, 1].mean() / b[:, 1].mean() - 1.0)
 
 
-def search(one: Comparison, n: int) -> list[tuple[str, ...]]:
+def search(one: Comparison, n: int, kept: Kept) -> list[tuple[str, ...]]:
     """Return a row for every rate tried, up to the first that half its step bears out."""
-    rows, rate, coarse = [], COARSEST, one.run_peer(n, COARSEST)
+    rows, rate, coarse = [], COARSEST, kept.ends(one, n, COARSEST)
     while True:
-        fine = one.run_peer(n, 2 * rate)
+        fine = kept.ends(one, n, 2 * rate)
         distance, p, longer = compare(coarse, fine)
         passes = p >= LEAST and abs(longer) <= SAME
-        nothing = float(np.mean([end[0] < 0 for end in coarse]))
+        nothing = float(np.mean(coarse[:, 0] < 0))
         timed = "timed" if rate == one.rate else ""
         told = "passes" if passes else "fails"
-        rows.append((one.scene, str(rate), f"{distance:.4f}", f"{p:.3g}", f"{longer:+.1%}", f"{nothing:.3f}", told, timed))
+        measured = (f"{n:,}", str(rate), f"{distance:.4f}", f"{p:.3g}", f"{longer:+.1%}", f"{nothing:.3f}")
+        rows.append((one.scene, *measured, told, timed, one.peer))
         print("  ".join(rows[-1]), file=sys.stderr, flush=True)
         if passes or rate >= FINEST:
             return rows
@@ -60,12 +91,16 @@ def search(one: Comparison, n: int) -> list[tuple[str, ...]]:
 def main(arguments: list[str]) -> int:
     """Search, print, and write the page if `out=` names one."""
     given = dict(word.split("=", 1) for word in arguments)
-    if unknown := set(given) - {"out", "only", "n"}:
-        print(f"unknown: {', '.join(sorted(unknown))}; there are out=, only=, n=", file=sys.stderr)
+    if "keep" not in given or set(given) - {"keep", "out", "only", "n"}:
+        print("there are keep= (needed), out=, only=, n=", file=sys.stderr)
         return 2
-    n, only = int(given.get("n", "4000")), given.get("only", "").split(",")
-    rows = [row for one in comparisons() if only == [""] or one.scene in only for row in search(one, n)]
-    header = ("scene", "rate [1/s]", "TVD to twice it", "p", "longer by", "nothing shown", f"n = {n:,}", "")
+    kept, only = Kept(Path(given["keep"])), given.get("only", "").split(",")
+    rows = []
+    for one in comparisons():
+        if only == [""] or one.scene in only:
+            n = int(given["n"]) if "n" in given else kept.largest(one) or min(MOST, TIMES * one.peer_rollouts)
+            rows += search(one, n, kept)
+    header = ("scene", "n", "rate [1/s]", "TVD to twice it", "p", "longer by", "nothing shown", "", "", "loop")
     publish([HEAD, "", *table(header, rows)], given)
     return 0
 

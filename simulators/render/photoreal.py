@@ -24,7 +24,7 @@ from simulators.render.raster import RasterCanvas
 from simulators.rotation import Array, rotate
 from simulators.world import Body, Camera, Light, Material, Part, Vec3, World
 
-STILL = 49  # samples a pixel of what never moves
+STILL = 36  # samples a pixel of what never moves
 SAMPLES = 1_600_000  # most of a frame's window: .7 s on two cores, so that a clip takes under a minute
 FEWEST, MOST = 4, 36  # samples a pixel of a window
 MARGIN, FEATHER = 28, 14  # px about what moves and its shadow, for what it mirrors and darkens; over which a window fades out
