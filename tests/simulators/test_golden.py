@@ -1,8 +1,9 @@
 """A physics digest names what its rollouts were: nothing under it may move without a version that moves the digest too.
 
 `golden.json` holds, for each scene and integrator, the digest and a hash of the first rollouts. A digest that is not the one
-kept means that somebody said that the physics changed: then the file is written anew, by `python tests/simulators/test_golden.py`,
-and the change is in the commit. The same digest with other rollouts is the fault that this is here for.
+kept means that somebody said that the physics changed: then the file is written anew, by
+`python tests/simulators/test_golden.py`, and the change is in the commit. The same digest with other rollouts is the fault that
+this is here for.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from simulators.engines.loop import physics_digest, run
 
 FILE = Path(__file__).with_name("golden.json")
 FIRST, OTHERS = 16, 2  # rollouts of the scene's first integrator, and of its others, which are engines and slow
-MACHINE = [platform.machine(), *platform.libc_ver(), numba.__version__, np.__version__]  # what may move a last bit, and so chaos
+MACHINE = [platform.machine(), *platform.libc_ver(), numba.__version__, np.__version__]  # what may move a last bit
 
 
 def named(rollouts: Rollouts) -> str:
@@ -49,8 +50,8 @@ def test_the_same_digest_gives_the_same_rollouts(id):
     if kept["machine"] != MACHINE:
         pytest.skip(f"kept on {kept['machine']}; this is {MACHINE}, where a last bit may differ")
     assert measured(id) == kept["scenes"].get(id), (
-        f"{id}: rollouts or digest are others than in {FILE.name}. If the digest is the same, the physics moved unsaid: give the "
-        f"device, kernel or engine a new version. If it is another, as it should be, write the file anew: python {__file__}"
+        f"{id}: rollouts or digest are others than in {FILE.name}. If the digest is the same, the physics moved unsaid: give "
+        f"the device, kernel or engine a new version. If it is another, as it should be, write the file anew: python {__file__}"
     )
 
 
