@@ -13,9 +13,8 @@ from simulators.devices.die import FACES
 from simulators.sampling import launch_block
 from simulators.world import Box
 
-# 1/s. `peer_steps` bears out 480 for A-02, not for A21. It bears out none up to 1920 for the box, where 960 is the coarsest
-# with a mean settling time within 2 % of what 1920 gives; 3 to 5 % never come to rest there.
-RATES = {"calibench/dice": 960, "pawbench/A-02": 480, "pawbench/A21": 960}
+# 1/s. `peer_steps` bears out no rate for any of the three: twice 1920 still moves the outcomes. So this is kind to the loop.
+RATE = 1920
 PEER = "PyBullet with its defaults at 1/{} s, boxes on a box, until slow for a quarter of a second"
 
 
@@ -80,6 +79,6 @@ def _pips(quat: list[float]) -> int:
 
 
 COMPARISONS: tuple[Comparison, ...] = tuple(
-    Comparison(scene, PEER.format(RATES[scene]), plain(scene), RATES[scene], rollouts, 50.0)
-    for scene, rollouts in (("calibench/dice", 600), ("pawbench/A-02", 600), ("pawbench/A21", 300))
+    Comparison(scene, PEER.format(RATE), plain(scene), RATE, rollouts, 50.0)
+    for scene, rollouts in (("calibench/dice", 300), ("pawbench/A-02", 500), ("pawbench/A21", 250))
 )
