@@ -28,7 +28,8 @@ FINE, CONTEXT = 1.5, 4.0  # edges of the crops, in sizes of the thing
 WIDEST = 160.0  # pixels of the wider crop's edge, where the thing itself is not larger
 CONTEXT_SIDE = 20  # pixels
 TURNED, MIDDLE = 48, 0.8  # pixels of a crop that is turned, and the share of the fine crop that is in it
-DIRECTIONS, POOLED = 8, 8  # of edges, and cells across that they are counted in
+DIRECTIONS, POOLED = 8, 12  # of edges, and cells across that they are counted in
+SOFT = 1.5  # pixels by which a place in it is blurred, as a standard deviation
 HUES, FAINT = 32, 8.0  # of a circle of hues, and levels of chroma below which a pixel has none
 WHITE = 95.0  # percent of a thing's levels that are below what is taken for white on it
 LARGEST_GAIN = 4.0
@@ -283,13 +284,18 @@ def look(sight: Sight, place: FloatArray, size: float) -> Look:
     return Look(crop(sight.picture, place, edge, side), around, place)
 
 
-def turned(image: Image, angle: float, scale: float = 1.0, shift: tuple[float, float] = (0.0, 0.0)) -> NDArray[np.float32]:
+def turned(
+    image: Image, angle: float, scale: float = 1.0, shift: tuple[float, float] = (0.0, 0.0), mirrored: bool = False
+) -> NDArray[np.float32]:
     """Return where in the middle of a square picture, turned by `angle` [degrees], edges of which direction are, (d,).
 
     A histogram of oriented gradients (Dalal and Triggs 2005, doi 10.1109/CVPR.2005.177), softly pooled: colour, brightness and
-    a shift of a pixel change it little. `scale` and `shift` (shares of the edge) move what is cut out.
+    a shift of a pixel change it little. `scale` and `shift` (shares of the edge) move what is cut out; `mirrored` swaps left
+    and right first.
     """
     edge = image.shape[0]
+    if mirrored:
+        image = np.ascontiguousarray(image[:, ::-1])
     turn = cv2.getRotationMatrix2D((edge / 2 - 0.5, edge / 2 - 0.5), angle, scale / MIDDLE * TURNED / edge)
     turn[:, 2] += (TURNED - edge) / 2 + TURNED * np.asarray(shift)
     cut = cv2.warpAffine(image, turn, (TURNED, TURNED), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
@@ -298,7 +304,7 @@ def turned(image: Image, angle: float, scale: float = 1.0, shift: tuple[float, f
     strength, towards = np.hypot(across, down), np.arctan2(down, across) / (2 * np.pi) * DIRECTIONS % DIRECTIONS
     gap = np.abs(towards - np.arange(DIRECTIONS)[:, None, None])
     share = np.clip(1.0 - np.minimum(gap, DIRECTIONS - gap), 0.0, 1.0) * strength
-    pooled = [cv2.resize(cv2.GaussianBlur(one, (0, 0), 2.0), (POOLED, POOLED), interpolation=cv2.INTER_AREA) for one in share]
+    pooled = [cv2.resize(cv2.GaussianBlur(one, (0, 0), SOFT), (POOLED, POOLED), interpolation=cv2.INTER_AREA) for one in share]
     flat = np.stack(pooled).ravel()
     return np.sqrt(flat / (np.linalg.norm(flat) + 1e-6)).astype(np.float32)
 

@@ -42,15 +42,19 @@ FIXED = 2.0  # pixels: a thing whose middle varies less, as a wheel about its hu
 FOLDS = 3
 COMPONENTS = (60, 100)  # of upright and of turned looks
 JITTER = (0.06, 0.03)  # of scale and place, as shares: nothing is ever cut out quite in the same place
-TURNS = tuple(30.0 * k for k in range(12))  # degrees: a thing that lies on a table may lie any way round
+TURNS = tuple(30.0 * k for k in range(12))  # degrees: a thing that is looked down on may lie any way round
+SWAY = 30.0  # degrees, either way, where its sides are seen too: they are always below
 MOST_ROWS = 8_000  # of turned looks, about, that pairs of words are learned from: what that takes grows with their square
 HIDDEN, BATCH, RATE = 128, 256, 2e-3  # units of a network, turned looks that it learns from at a time, and how fast
 PASSES, STEPS = 12, 1500  # how often at least it sees every one, and how often some
 UNLIKELY = 1e-6  # least probability that a network gives a word
-READ_TURNS = tuple(45.0 * k for k in range(8))
 GOOD = 0.995  # accuracy at which turned crops, slow to learn from, are not tried
 KINDS = ("place", "spot", "fine", "fine, context", "fine, context, place", "shape", "shape, place", "fine, shape, place")
-TURNED, COLOURED = "turned", "turned, hues"  # the second is learned by a network, from every look at every turn
+SWAYED, TURNED, COLOURED = "swayed", "turned", "turned, hues"  # the last is learned by a network, from every look at every turn
+READ_TURNS = {  # degrees, and whether mirrored: what a look is read at, by block; the mean decides
+    SWAYED: tuple((angle, mirrored) for angle in (0.0, -10.0, 10.0) for mirrored in (False, True)),
+    TURNED: tuple((45.0 * k, False) for k in range(8)),
+}
 SHOWING = ("fine", "fine, context", "shape", "fine, shape")
 NEAR = 0.01  # of accuracy: of kinds no further apart the one whose probabilities serve best is taken
 TOSSES = 2
@@ -156,7 +160,7 @@ class Block:
     @classmethod
     def of(cls, kind: str, raw: NDArray[np.float32], spot: tuple[int, int] = (0, 0)) -> Block:
         """Learn from raw features (n, d); `spot` is where in a crop they were taken, for those that are taken at one."""
-        parts = min(COMPONENTS[kind == "turned"], raw.shape[1], len(raw) - 1)
+        parts = min(COMPONENTS[kind in READ_TURNS], raw.shape[1], len(raw) - 1)
         reduce = PCA(parts, svd_solver="randomized", random_state=0).fit(raw)
         return cls(kind, reduce, 1.0 / max(float(np.sqrt(reduce.explained_variance_.sum())), 1e-9), spot)
 
@@ -177,7 +181,9 @@ def telling(looks: Sequence[Look], y: NDArray[np.int64]) -> tuple[int, int]:
     return int(np.clip(row - SPOT // 2, 0, most)), int(np.clip(column - SPOT // 2, 0, most))
 
 
-def _raw(kind: str, looks: Sequence[Look], turn: float = 0.0, spot: tuple[int, int] = (0, 0)) -> NDArray[np.float32]:
+def _raw(
+    kind: str, looks: Sequence[Look], turn: float = 0.0, mirrored: bool = False, spot: tuple[int, int] = (0, 0)
+) -> NDArray[np.float32]:
     if kind == "spot":
         row, column = spot
         return features.colours([look.fine[row : row + SPOT, column : column + SPOT] for look in looks])
@@ -187,8 +193,8 @@ def _raw(kind: str, looks: Sequence[Look], turn: float = 0.0, spot: tuple[int, i
         return features.colours([look.context for look in looks])
     if kind == "hues":
         return np.stack([features.hues(look.fine) for look in looks])
-    if kind in ("shape", "turned"):
-        return np.stack([features.turned(look.fine, turn) for look in looks])
+    if kind in ("shape", *READ_TURNS):
+        return np.stack([features.turned(look.fine, turn, mirrored=mirrored) for look in looks])
     return features.colours([look.fine for look in looks])
 
 
@@ -231,12 +237,12 @@ class Net:
 
 @dataclass(frozen=True, eq=False)
 class Described:
-    """Looks under every block, and, where things are turned, at every turn: what readers learn from and are compared on."""
+    """Looks under every block, and, by block, at every turn: `turned` to learn from, `read` to be told apart at."""
 
     blocks: dict[str, Block]
     upright: dict[str, FloatArray]
-    turned: tuple[FloatArray, ...]
-    read: tuple[FloatArray, ...]
+    turned: dict[str, tuple[FloatArray, ...]]
+    read: dict[str, tuple[FloatArray, ...]]
 
     @classmethod
     def of(cls, looks: Sequence[Look], y: NDArray[np.int64]) -> Described:
@@ -244,40 +250,52 @@ class Described:
         spot = telling(looks, y)
         raw = {kind: _raw(kind, looks, spot=spot) for kind in ("place", "spot", "fine", "context", "shape", "hues")}
         blocks = {kind: Block.of(kind, one, spot) for kind, one in raw.items()}
-        return cls(blocks, {kind: block(raw[kind]) for kind, block in blocks.items()}, (), ())
+        return cls(blocks, {kind: block(raw[kind]) for kind, block in blocks.items()}, {}, {})
 
-    def and_turned(self, looks: Sequence[Look], generator: Generator) -> Described:
-        """Return these, and looks as things that may lie any way round; `generator` moves and scales what is cut out."""
+    def and_turned(self, name: str, looks: Sequence[Look], generator: Generator) -> Described:
+        """Return these, and looks in the block `name`; `generator` turns, moves and scales what is cut out.
+
+        `turned`: things that may lie any way round. `swayed`: a little to and fro, and every other time in a mirror.
+        """
         rows = []
-        for turn in TURNS:
+        for k, turn in enumerate(TURNS):
             scales, shifts = generator.uniform(-1, 1, len(looks)), generator.uniform(-1, 1, (len(looks), 2))
+            angles = SWAY * generator.uniform(-1, 1, len(looks)) if name == SWAYED else np.full(len(looks), turn)
             rows.append([
-                features.turned(one.fine, turn, 1.0 + JITTER[0] * scale, (JITTER[1] * shift[0], JITTER[1] * shift[1]))
-                for one, scale, shift in zip(looks, scales, shifts, strict=True)
+                features.turned(
+                    one.fine, angle, 1.0 + JITTER[0] * scale, (JITTER[1] * shift[0], JITTER[1] * shift[1]),
+                    name == SWAYED and k // 2 % 2 == 1,
+                )
+                for one, angle, scale, shift in zip(looks, angles, scales, shifts, strict=True)
             ])  # fmt: skip
         learned = [np.stack(some) for some in rows]
-        block = Block.of("turned", np.concatenate([some[k % 2 :: 2] for k, some in enumerate(learned)]))
-        read = tuple(block(_raw("turned", looks, turn)) for turn in READ_TURNS)
-        return Described({**self.blocks, "turned": block}, self.upright, tuple(block(some) for some in learned), read)
+        block = Block.of(name, np.concatenate([some[k % 2 :: 2] for k, some in enumerate(learned)]))
+        read = tuple(block(_raw(name, looks, *way)) for way in READ_TURNS[name])
+        return Described(
+            {**self.blocks, name: block}, self.upright,
+            {**self.turned, name: tuple(block(some) for some in learned)}, {**self.read, name: read},
+        )  # fmt: skip
 
-    def _any_way(self, kind: str, turned: Sequence[FloatArray]) -> list[FloatArray]:
+    def _any_way(self, kind: str, turned: Mapping[str, tuple[FloatArray, ...]]) -> list[FloatArray]:
         """Return, of every turn, looks in the features `kind`."""
-        return [joined({**self.upright, "turned": x}, kind) for x in turned]
+        name = kind.split(", ")[0]
+        return [joined({**self.upright, name: x}, kind) for x in turned[name]]
 
     def learn(self, kind: str, rows: NDArray[np.int64], y: NDArray[np.int64]) -> SVC | Net:
         """Fit words `y` (n,) of looks `rows` (n,) in the features `kind`."""
-        if kind == TURNED:  # each look at half of the turns, at fewer where there are many looks
-            step = max(2, round(len(rows) * len(self.turned) / MOST_ROWS))
-            parts = [(x[rows[k % step :: step]], y[k % step :: step]) for k, x in enumerate(self.turned)]
+        if kind == COLOURED:
+            return Net.fit(np.concatenate([x[rows] for x in self._any_way(kind, self.turned)]), np.tile(y, len(TURNS)))
+        if kind in self.turned:  # each look at half of the turns, at fewer where there are many looks
+            turned = self.turned[kind]
+            step = max(2, round(len(rows) * len(turned) / MOST_ROWS))
+            parts = [(x[rows[k % step :: step]], y[k % step :: step]) for k, x in enumerate(turned)]
             x, words = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
             return SVC(C=10.0, class_weight="balanced", decision_function_shape="ovo").fit(x, words)
-        if kind == COLOURED:
-            return Net.fit(np.concatenate([x[rows] for x in self._any_way(kind, self.turned)]), np.tile(y, len(self.turned)))
         return SVC(C=30.0, class_weight="balanced", decision_function_shape="ovo").fit(joined(self.upright, kind)[rows], y)
 
     def scores(self, kind: str, model: SVC | Net, rows: NDArray[np.int64]) -> FloatArray:
         """Return what a model says of looks `rows`."""
-        if kind in (TURNED, COLOURED):
+        if kind.split(", ")[0] in self.read:
             return np.mean([model.decision_function(x[rows]) for x in self._any_way(kind, self.read)], axis=0)
         return np.asarray(model.decision_function(joined(self.upright, kind)[rows]))
 
@@ -303,10 +321,9 @@ class Reader:
 
     def decide(self, looks: Sequence[Look]) -> tuple[NDArray[np.int64], FloatArray]:
         """Return the words (n,) of looks and the margins (n,) to the next."""
-        turns = READ_TURNS if self.kind in (TURNED, COLOURED) else (0.0,)
+        ways = READ_TURNS.get(self.blocks[0].kind, ((0.0, False),))
         x = [
-            np.concatenate([block(_raw(block.kind, looks, turn, block.spot)) for block in self.blocks], axis=1)
-            for turn in turns
+            np.concatenate([block(_raw(block.kind, looks, *way, block.spot)) for block in self.blocks], axis=1) for way in ways
         ]
         return _words(self.model, np.mean([self.model.decision_function(one) for one in x], axis=0))
 
@@ -372,14 +389,16 @@ def learn(
     shows = compare(described, SHOWING, (y >= 0).astype(np.int64), every, ways)
     rows = np.flatnonzero(y >= 0) if len(np.unique(y[y >= 0])) > 1 else every
     best = compare(described, KINDS, y, rows, ways)
-    if max(best.accuracies.values()) < GOOD:
-        described = described.and_turned(looks, generator)
-        # A network is as sure of dice that it reads wrong as of others: it is taken only where it reads far more.
-        for kind, gain in ((TURNED, 0.0), (COLOURED, NEAR)):
-            other = compare(described, (kind,), y, rows, ways)
-            accuracies = best.accuracies | other.accuracies
-            better = separates(other.margins, other.right) and accuracies[kind] > best.accuracies[best.reader.kind] + gain
-            best = replace(other if better else best, accuracies=accuracies)
+    # A network is as sure of dice that it reads wrong as of others: it is taken only where it reads far more.
+    for kind, gain in ((SWAYED, 0.0), (TURNED, 0.0), (COLOURED, NEAR)):
+        if max(best.accuracies.values()) >= GOOD:
+            break
+        if kind in READ_TURNS:
+            described = described.and_turned(kind, looks, generator)
+        other = compare(described, (kind,), y, rows, ways)
+        accuracies = best.accuracies | other.accuracies
+        better = separates(other.margins, other.right) and accuracies[kind] > accuracies[best.reader.kind] + gain
+        best = replace(other if better else best, accuracies=accuracies)
     return shows.reader, best
 
 

@@ -90,7 +90,7 @@ class TrainedJudge:
     threshold: float = THRESHOLD
 
     name: ClassVar[str] = "trained"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     @classmethod
     def train(

@@ -319,6 +319,29 @@ def test_hues_do_not_change_with_the_turn_or_the_light():
     assert float(np.square(blue).sum()) == pytest.approx(1.0, abs=1e-3)
 
 
+def test_what_is_swayed_is_read_by_the_mean_of_both_ways_round():
+    """Three marks, each a little elsewhere, are told from four whichever way round the picture is shown."""
+    draws = np.random.default_rng(0)
+
+    def drawn(marks: int) -> features.Look:
+        image = np.full((40, 40, 3), 200, np.uint8)
+        for k in range(marks):
+            cv2.circle(image, (12 + 6 * k, 14 + 7 * (k % 2) + int(draws.integers(-1, 2))), 2, (20, 20, 120), -1)
+        return features.Look(image, image[10:30, 10:30], draws.normal(size=2))
+
+    y = np.tile([3, 4], 60)
+    looks = [drawn(int(marks)) for marks in y]
+    generator = Generator(Philox(key=np.array([0, 0], np.uint64)))
+    described = learners.Described.of(looks, y).and_turned(learners.SWAYED, looks, generator)
+    reader = learners.Reader.of(learners.SWAYED, described, y, np.arange(len(y)))
+    fresh = [drawn(int(marks)) for marks in y[:20]]
+    mirrored = [dataclasses.replace(one, fine=np.ascontiguousarray(one.fine[:, ::-1])) for one in fresh]
+    for several in (fresh, mirrored):
+        words, _ = reader.decide(several)
+        assert np.array_equal(words, y[:20])
+    assert np.allclose(features.turned(fresh[0].fine, 0.0, mirrored=True), features.turned(mirrored[0].fine, 0.0))
+
+
 def test_a_network_tells_known_words_and_its_pairs_are_odds():
     """Three normal clouds 6 standard deviations apart, one of them 10 times as common: .95 of each right.
 
