@@ -95,13 +95,18 @@ def main(arguments: list[str]) -> int:
         print("there are keep= (needed), out=, only=, n=", file=sys.stderr)
         return 2
     kept, only = Kept(Path(given["keep"])), given.get("only", "").split(",")
-    rows = []
+    rows, missing = [], []
     for one in comparisons():
+        n = kept.largest(one)
         if only == [""] or one.scene in only:
-            n = int(given["n"]) if "n" in given else kept.largest(one) or min(MOST, TIMES * one.peer_rollouts)
+            n = int(given.get("n", n or min(MOST, TIMES * one.peer_rollouts)))
+        if n:
             rows += search(one, n, kept)
+        else:
+            missing.append(one.scene)
+    told = f"Not run, so that their loops' rates are chosen: {', '.join(missing)}." if missing else "Every loop was run."
     header = ("scene", "n", "rate [1/s]", "TVD to twice it", "p", "longer by", "nothing shown", "", "", "loop")
-    publish([HEAD, "", *table(header, rows)], given)
+    publish([HEAD, "", told, "", *table(header, rows)], given)
     return 0
 
 

@@ -19,6 +19,7 @@ from PIL import Image as Pillow
 from pydantic import Field
 
 from refcheck.command import UserError
+from refcheck.gates import LEAST_EVIDENCE
 from refcheck.judges.state import fingerprint as sha256
 from refcheck.metrics import Q_TOLERANCE, check_q
 from refcheck.package import BENCHMARK, MANIFEST, NAME, OURS, REFERENCE_SCHEMA, TABLE, UNLISTED
@@ -353,6 +354,12 @@ def _entry(package: _Package, at: str, row: _Scene, entry: _Entry) -> None:
             package.problems.add(path, f"is for the reference {shown(body.q)}, not that of the scene table")
         if entry.gates.get(gate) != "holds":
             continue
+        if isinstance(body, Certificate):
+            for name, check in body.evidence.items():
+                if 0 < check.n < LEAST_EVIDENCE:
+                    package.problems.add(path, f"evidence.{name} is of {check.n} rollouts, {LEAST_EVIDENCE} are the fewest")
+            if not any(check.n for check in body.evidence.values()):
+                package.problems.add(path, "is said to hold, and no check of it was run")
         verdict = {"certificate": ("certificate", "verdict", "holds"), "bias": ("bias", "verdict", "faithful")}.get(gate)
         digest = _said(held, "certificate", "digest") if gate == "certificate" else held.get("digest")
         if digest != entry.digest:

@@ -258,6 +258,7 @@ def of(value, *keys):
     return value
 
 
+HALVED = ("certificate", "evidence", "step_halving")
 SCENES = ("quincunx", "scenes", "A-04")
 
 
@@ -280,6 +281,8 @@ SCENES = ("quincunx", "scenes", "A-04")
         ("evidence/A-04/bias.json", ("bias", "upper"), 0.4, "is 'unclear' at epsilon"),
         ("evidence/A-04/certificate.json", ("certificate", "tvd"), 0.8, "tvd is 0.8, its counts give"),
         ("evidence/A-04/certificate.json", ("certificate", "n"), "x", "n: Input should be"),
+        ("evidence/A-04/certificate.json", (*HALVED, "n"), 499, "step_halving is of 499 rollouts, 500 are the fewest"),
+        ("evidence/A-04/certificate.json", ("certificate", "evidence"), {}, "no check of it was run"),
         ("evidence/A-04/certificate.json", ("certificate", "q", "red"), "1/2", "is for the reference"),
         ("evidence/A-04/controls.json", ("accuracy",), 0.5, "accuracy is 0.5, its counts give 1.0"),
     ],
