@@ -9,36 +9,38 @@ import math
 
 import numpy as np
 
-from simulators.compiled import borrowing, jit
+from simulators.compiled import borrowing, inlined, jit
 from simulators.kernels.frames import is_rest, still_since
 
 BOX, CAPSULE = 0, 1
 STIFFNESS, DAMPING, FRICTION, ROLLING = 0, 1, 2, 3  # of a contact law, the first two per reduced mass: 1/s^2, 1/s, 1, m
 TANGENTIAL = 2.0 / 7.0  # of the normal stiffness and damping: a ball's surface then swings as fast as its centre
 SKIN = 0.5  # ball radii: how far ahead neighbours are listed
+ROUNDING = 1e-9  # m: far more than what is lost in adding up ways
 GRIP_RATE = 25.0  # 1/s, of the critically damped pull that a closing hand has on its ball
 
 
 @borrowing
-def pose_at(time, at, times, places, turns, eased, place, turn):
-    """Write into `place` (3,) and `turn` (4,) where keyframes (K,), (K, 3), (K, 4) are at `time`; return the next `at`.
+def pose_at(time, at, first, last, times, places, turns, eased, d, place, turn):
+    """Write into row `d` of `place` (D, 3) and `turn` (D, 4) where keyframes are at `time`; return the next `at`.
 
-    `at` is any earlier answer, 0 at first: times ascend from call to call. The same rule as `Move.at`.
+    Its keyframes are the rows from `first` to `last`, both counted, of (K,), (K, 3), (K, 4). `at` is any earlier answer, and
+    `first` to begin with: times ascend from call to call. The same rule as `Move.at`. (Rows are named by number: a slice of
+    an array would cost as much as its use.)
     """
-    last = len(times) - 1
     while at < last and times[at + 1] <= time:
         at += 1
-    if time < times[0] or at == last:
+    if time < times[first] or at == last:
         for k in range(3):
-            place[k] = places[at, k]
+            place[d, k] = places[at, k]
         for k in range(4):
-            turn[k] = turns[at, k]
+            turn[d, k] = turns[at, k]
         return at
     share = (time - times[at]) / (times[at + 1] - times[at])
     if eased:
         share = share * share * (3.0 - 2.0 * share)
     for k in range(3):
-        place[k] = places[at, k] + share * (places[at + 1, k] - places[at, k])
+        place[d, k] = places[at, k] + share * (places[at + 1, k] - places[at, k])
     cosine = 0.0
     for k in range(4):
         cosine += turns[at, k] * turns[at + 1, k]
@@ -50,31 +52,31 @@ def pose_at(time, at, times, places, turns, eased, place, turn):
         angle = math.acos(cosine)
         a, b = math.sin((1.0 - share) * angle) / math.sin(angle), math.sin(share * angle) / math.sin(angle)
     for k in range(4):
-        turn[k] = a * turns[at, k] + sign * b * turns[at + 1, k]
+        turn[d, k] = a * turns[at, k] + sign * b * turns[at + 1, k]
     return at
 
 
 @borrowing
-def put_shape(place, turn, offset, tilt, centre, axes):
-    """Write the world centre (3,) and axes (3, 3: columns) of a part at `offset`, `tilt` of a body at `place`, `turn`."""
-    ax, ay, az, aw = turn[0], turn[1], turn[2], turn[3]
-    bx, by, bz, bw = tilt[0], tilt[1], tilt[2], tilt[3]
+def put_shape(d, s, place, turn, offset, tilt, centre, axes):
+    """Write the world centre (S, 3) and axes (S, 3, 3: columns) of part `s`, at its `offset` and `tilt` of body `d`."""
+    ax, ay, az, aw = turn[d, 0], turn[d, 1], turn[d, 2], turn[d, 3]
+    bx, by, bz, bw = tilt[s, 0], tilt[s, 1], tilt[s, 2], tilt[s, 3]
     x = aw * bx + bw * ax + ay * bz - az * by
     y = aw * by + bw * ay + az * bx - ax * bz
     z = aw * bz + bw * az + ax * by - ay * bx
     w = aw * bw - ax * bx - ay * by - az * bz
-    axes[0, 0], axes[0, 1], axes[0, 2] = 1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)
-    axes[1, 0], axes[1, 1], axes[1, 2] = 2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)
-    axes[2, 0], axes[2, 1], axes[2, 2] = 2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)
-    tx = 2.0 * (ay * offset[2] - az * offset[1])
-    ty = 2.0 * (az * offset[0] - ax * offset[2])
-    tz = 2.0 * (ax * offset[1] - ay * offset[0])
-    centre[0] = place[0] + offset[0] + aw * tx + ay * tz - az * ty
-    centre[1] = place[1] + offset[1] + aw * ty + az * tx - ax * tz
-    centre[2] = place[2] + offset[2] + aw * tz + ax * ty - ay * tx
+    axes[s, 0, 0], axes[s, 0, 1], axes[s, 0, 2] = 1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)
+    axes[s, 1, 0], axes[s, 1, 1], axes[s, 1, 2] = 2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)
+    axes[s, 2, 0], axes[s, 2, 1], axes[s, 2, 2] = 2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)
+    tx = 2.0 * (ay * offset[s, 2] - az * offset[s, 1])
+    ty = 2.0 * (az * offset[s, 0] - ax * offset[s, 2])
+    tz = 2.0 * (ax * offset[s, 1] - ay * offset[s, 0])
+    centre[s, 0] = place[d, 0] + offset[s, 0] + aw * tx + ay * tz - az * ty
+    centre[s, 1] = place[d, 1] + offset[s, 1] + aw * ty + az * tx - ax * tz
+    centre[s, 2] = place[d, 2] + offset[s, 2] + aw * tz + ax * ty - ay * tx
 
 
-@borrowing
+@inlined
 def nearest(kind, size, centre, axes, s, x, y, z):
     """Return the unit vector from a shape's surface to the point (x, y, z), and the distance: negative inside.
 
@@ -113,7 +115,7 @@ def nearest(kind, size, centre, axes, s, x, y, z):
     )
 
 
-@borrowing
+@inlined
 def contact(stiffness, damping, friction, mass, depth, nx, ny, nz, vx, vy, vz, stretch, row, dt):
     """Return the force on the ball that the normal n points to, and its normal part; update `stretch` (rows, 3) at `row`.
 
@@ -139,8 +141,11 @@ def contact(stiffness, damping, friction, mass, depth, nx, ny, nz, vx, vy, vz, s
 
 
 @borrowing
-def list_neighbours(balls, radius, kind, size, centre, axes, driven, pairs, pair_count, walls, wall_count):
-    """Fill for each ball the later balls `pairs` (N, N) and the fixed shapes `walls` (N, S) that are near it."""
+def list_neighbours(balls, radius, kind, size, centre, axes, driven, gone, clear, pairs, pair_count, walls, wall_count):
+    """Fill for each ball the later balls `pairs` (N, N) and the fixed shapes `walls` (N, S) that are near it.
+
+    `gone` (N,) is the way that each ball has come, and `clear` (N * S,) up to where on it a shape cannot touch it.
+    """
     reach = (2.0 + SKIN) * radius
     for i in range(len(balls)):
         found = 0
@@ -152,11 +157,14 @@ def list_neighbours(balls, radius, kind, size, centre, axes, driven, pairs, pair
         pair_count[i] = found
         found = 0
         for s in range(len(kind)):
-            if driven[s] < 0:
+            row = i * len(kind) + s
+            if driven[s] < 0 and clear[row] < gone[i] + SKIN * radius:
                 _, _, _, away = nearest(kind, size, centre, axes, s, balls[i, 0], balls[i, 1], balls[i, 2])
                 if away < (1.0 + SKIN) * radius:
                     walls[i, found] = s
                     found += 1
+                else:
+                    clear[row] = gone[i] + away - radius - ROUNDING
         wall_count[i] = found
 
 
@@ -165,9 +173,10 @@ def poses_at(times, key_from, key_times, key_places, key_turns, eased):
     """Return where the moved bodies (D) are at ascending `times` (T,): (T, D, 3) and (T, D, 4)."""
     places, turns = np.zeros((len(times), len(eased), 3)), np.zeros((len(times), len(eased), 4))
     for d in range(len(eased)):
-        a, b, at = key_from[d], key_from[d + 1], 0
+        first, last = key_from[d], key_from[d + 1] - 1
+        at = first
         for i in range(len(times)):
-            at = pose_at(times[i], at, key_times[a:b], key_places[a:b], key_turns[a:b], eased[d], places[i, d], turns[i, d])
+            at = pose_at(times[i], at, first, last, key_times, key_places, key_turns, eased[d], d, places[i], turns[i])
     return places, turns
 
 
@@ -177,7 +186,7 @@ def clearances(kind, size, offset, tilt, home, points):
     least = np.full(len(points), np.inf)
     centre, axes = np.zeros((len(kind), 3)), np.zeros((len(kind), 3, 3))
     for s in range(len(kind)):
-        put_shape(home[s, :3], home[s, 3:], offset[s], tilt[s], centre[s], axes[s])
+        put_shape(s, s, home[:, :3], home[:, 3:], offset, tilt, centre, axes)
         for i in range(len(points)):
             _, _, _, away = nearest(kind, size, centre, axes, s, points[i, 0], points[i, 1], points[i, 2])
             least[i] = min(least[i], away)
@@ -197,7 +206,7 @@ def closest(balls, point, reach):
     return best
 
 
-@borrowing
+@inlined
 def turned(balls, i, dt):
     """Turn the quaternion of ball `i` by its angular velocity for `dt`."""
     x, y, z, w = balls[i, 3], balls[i, 4], balls[i, 5], balls[i, 6]
@@ -222,10 +231,13 @@ def roll(
     """
     count, shapes, moved = len(balls), len(kind), len(eased)
     centre, axes = np.zeros((shapes, 3)), np.zeros((shapes, 3, 3))
-    bound = np.zeros(shapes)
+    farthest = np.zeros(shapes)  # of a shape's points from the origin of its body
+    come, gone_by = np.zeros(count), np.zeros(shapes)  # the ways of balls, and of the shapes' points at most
+    clear = np.full(count * shapes, -np.inf)  # sum of both ways up to which a shape cannot touch a ball
     place, turn = np.zeros((moved, 3)), np.zeros((moved, 4))
     next_place, next_turn, speed, spin = np.zeros((moved, 3)), np.zeros((moved, 4)), np.zeros((moved, 3)), np.zeros((moved, 3))
     at = np.zeros(moved, np.int64)
+    put = np.zeros(moved, np.bool_)  # whether the shapes of a moved body are where it is
     pairs, pair_count = np.zeros((count, count), np.int64), np.zeros(count, np.int64)
     walls, wall_count = np.zeros((count, shapes), np.int64), np.zeros(count, np.int64)
     listed = np.zeros((count, 3))
@@ -240,27 +252,39 @@ def roll(
     settled = gone = False
     stale = True
     for s in range(shapes):
+        farthest[s] = math.sqrt(offset[s, 0] ** 2 + offset[s, 1] ** 2 + offset[s, 2] ** 2)
         if kind[s] == CAPSULE:
-            bound[s] = size[s, 0] + size[s, 2] + radius
+            farthest[s] += size[s, 0] + size[s, 2]
         else:
-            bound[s] = math.sqrt(size[s, 0] ** 2 + size[s, 1] ** 2 + size[s, 2] ** 2) + radius
+            farthest[s] += math.sqrt(size[s, 0] ** 2 + size[s, 1] ** 2 + size[s, 2] ** 2)
         if driven[s] < 0:
-            put_shape(home[s, :3], home[s, 3:], offset[s], tilt[s], centre[s], axes[s])
+            put_shape(s, s, home[:, :3], home[:, 3:], offset, tilt, centre, axes)
     for d in range(moved):
-        a, b = key_from[d], key_from[d + 1]
-        at[d] = pose_at(0.0, 0, key_times[a:b], key_places[a:b], key_turns[a:b], eased[d], next_place[d], next_turn[d])
+        a, b = key_from[d], key_from[d + 1] - 1
+        at[d] = pose_at(0.0, a, a, b, key_times, key_places, key_turns, eased[d], d, next_place, next_turn)
     while shot < len(frame_steps) and frame_steps[shot] <= 0:
         frames[shot] = balls
         shot += 1
     step = 0
     while step < last:
         for d in range(moved):
-            place[d], turn[d] = next_place[d], next_turn[d]
-            a, b = key_from[d], key_from[d + 1]
-            time = (step + 1) * dt
-            at[d] = pose_at(time, at[d], key_times[a:b], key_places[a:b], key_turns[a:b], eased[d], next_place[d], next_turn[d])
             for k in range(3):
+                place[d, k] = next_place[d, k]
+            for k in range(4):
+                turn[d, k] = next_turn[d, k]
+            if not put[d]:
+                for s in range(shapes):
+                    if driven[s] == d:
+                        put_shape(d, s, place, turn, offset, tilt, centre, axes)
+            a, b = key_from[d], key_from[d + 1] - 1
+            time = (step + 1) * dt
+            at[d] = pose_at(time, at[d], a, b, key_times, key_places, key_turns, eased[d], d, next_place, next_turn)
+            put[d] = True
+            for k in range(3):
+                put[d] &= next_place[d, k] == place[d, k]
                 speed[d, k] = (next_place[d, k] - place[d, k]) / dt
+            for k in range(4):
+                put[d] &= next_turn[d, k] == turn[d, k]
             # the rotation from `turn` to `next_turn`, small: 2 vec(next * conj(turn)) / dt
             ax, ay, az, aw = next_turn[d, 0], next_turn[d, 1], next_turn[d, 2], next_turn[d, 3]
             bx, by, bz, bw = -turn[d, 0], -turn[d, 1], -turn[d, 2], turn[d, 3]
@@ -269,20 +293,18 @@ def roll(
             spin[d, 0] = rate * (aw * bx + bw * ax + ay * bz - az * by)
             spin[d, 1] = rate * (aw * by + bw * ay + az * bx - ax * bz)
             spin[d, 2] = rate * (aw * bz + bw * az + ax * by - ay * bx)
-        for s in range(shapes):
-            if driven[s] >= 0:
-                put_shape(place[driven[s]], turn[driven[s]], offset[s], tilt[s], centre[s], axes[s])
         for i in range(count):
             dx, dy, dz = balls[i, 0] - listed[i, 0], balls[i, 1] - listed[i, 1], balls[i, 2] - listed[i, 2]
             if dx * dx + dy * dy + dz * dz > 0.24 * SKIN * SKIN * radius * radius:  # just under half the skin
                 stale = True
         if stale:
-            list_neighbours(balls, radius, kind, size, centre, axes, driven, pairs, pair_count, walls, wall_count)
+            list_neighbours(balls, radius, kind, size, centre, axes, driven, come, clear, pairs, pair_count, walls, wall_count)
             listed[:] = balls[:, :3]
             stale = False
-        pushes[:] = 0.0
-        twists[:] = 0.0
-        brakes[:] = 0.0
+        for i in range(count):
+            brakes[i] = 0.0
+            for k in range(3):
+                pushes[i, k] = twists[i, k] = 0.0
         for i in range(count):
             x, y, z = balls[i, 0], balls[i, 1], balls[i, 2]
             ux, uy, uz = balls[i, 7], balls[i, 8], balls[i, 9]
@@ -294,7 +316,7 @@ def roll(
                 square = dx * dx + dy * dy + dz * dz
                 row = i * count + j
                 if square >= 4.0 * radius * radius:
-                    pair_stretch[row] = 0.0
+                    pair_stretch[row, 0] = pair_stretch[row, 1] = pair_stretch[row, 2] = 0.0
                     continue
                 distance = math.sqrt(square)
                 nx, ny, nz = dx / distance, dy / distance, dz / distance
@@ -315,19 +337,14 @@ def roll(
                 pushes[j, 0], pushes[j, 1], pushes[j, 2] = pushes[j, 0] - fx, pushes[j, 1] - fy, pushes[j, 2] - fz
                 twists[j, 0], twists[j, 1], twists[j, 2] = twists[j, 0] - tx, twists[j, 1] - ty, twists[j, 2] - tz
             for entry in range(wall_count[i] + len(movers)):
-                if entry < wall_count[i]:
-                    s = walls[i, entry]
-                    row = i * shapes + s
-                else:
-                    s = movers[entry - wall_count[i]]
-                    row = i * shapes + s
-                    dx, dy, dz = x - centre[s, 0], y - centre[s, 1], z - centre[s, 2]
-                    if dx * dx + dy * dy + dz * dz > bound[s] * bound[s]:
-                        wall_stretch[row] = 0.0
-                        continue
+                s = walls[i, entry] if entry < wall_count[i] else movers[entry - wall_count[i]]
+                row = i * shapes + s
+                if come[i] + gone_by[s] < clear[row]:
+                    continue
                 nx, ny, nz, away = nearest(kind, size, centre, axes, s, x, y, z)
+                clear[row] = come[i] + gone_by[s] + away - radius - ROUNDING
                 if away >= radius:
-                    wall_stretch[row] = 0.0
+                    wall_stretch[row, 0] = wall_stretch[row, 1] = wall_stretch[row, 2] = 0.0
                     continue
                 vx, vy, vz = ux - (oy * nz - oz * ny), uy - (oz * nx - ox * nz), uz - (ox * ny - oy * nx)
                 d = driven[s]
@@ -361,12 +378,19 @@ def roll(
                     pushes[taken, k] += mass * pull
                     twists[taken, k] -= 2.0 * GRIP_RATE * inertia / radius * balls[taken, 10 + k]
                 pushes[taken, 2] += mass * gravity
+        for s in range(shapes):
+            d = driven[s]
+            if d < 0 or put[d]:
+                continue
+            pace = math.sqrt(speed[d, 0] ** 2 + speed[d, 1] ** 2 + speed[d, 2] ** 2)
+            gone_by[s] += (pace + math.sqrt(spin[d, 0] ** 2 + spin[d, 1] ** 2 + spin[d, 2] ** 2) * farthest[s]) * dt
         for i in range(count):
             balls[i, 9] -= gravity * dt
             for k in range(3):
                 balls[i, 7 + k] += pushes[i, k] / mass * dt
                 balls[i, 10 + k] += radius * twists[i, k] / inertia * dt
                 balls[i, k] += balls[i, 7 + k] * dt
+            come[i] += math.sqrt(balls[i, 7] ** 2 + balls[i, 8] ** 2 + balls[i, 9] ** 2) * dt
             spinning = math.sqrt(balls[i, 10] ** 2 + balls[i, 11] ** 2 + balls[i, 12] ** 2)
             if spinning > 0.0:  # rolling friction slows any turning and reverses none
                 kept = max(0.0, 1.0 - brakes[i] / inertia * dt / spinning)
