@@ -20,16 +20,19 @@ from PIL import Image as Pillow
 
 from refcheck.command import UserError
 from refcheck.filming import FPS, NOTES, PLAIN, Film, Filming, canvas_of, source_of
+from refcheck.judges.focus import Focus
 from refcheck.output import RESULT, atomic, plain, withdraw
 from scenes.scene import Scene
-from simulators.device import NULL_REASONS, Rollouts
+from simulators.device import NULL_REASONS, Rollouts, State
 from simulators.engines.loop import physics_digest, run
 from simulators.execute import InfrastructureError, Pool, run_range, spread
 from simulators.render import Image
 from simulators.video import contact_sheet, evenly_spaced, read_clip, write_clip
+from simulators.world import Camera
 
 __all__ = ["FPS", "canvas_of", "source_of"]  # of filming, where clips are made
 INDEX, SOURCE, SHEET = "clips.json", "source.png", "sheet.png"
+FEWEST = 4  # final states from which it is learned where to look
 FOLDER, SCHEMA = "clips", "quincunx.clips/v1"
 A_TASK = 10  # most clips drawn by a worker at a time: they share a canvas and the frames before the release
 _FILE = re.compile(r"clips/[A-Za-z0-9_.-]+\.mp4")
@@ -285,15 +288,37 @@ def rows_sheet(paths: Sequence[Path], labels: Sequence[str], frames: int = 8, wi
     return contact_sheet(images, frames, captions, width)
 
 
+def looked_at(scene: Scene, ends: State, cameras: Sequence[Camera]) -> list[NDArray[np.float64]]:
+    """Return where (c, 2) [px] the camera of each final state sees what decides its outcome."""
+    if not len(ends):
+        return []
+    known = ends
+    if len(ends) < FEWEST:  # too few to tell that something does nothing but turn
+        known = State.concatenate([ends, run(scene.integrator, scene.device, 0, scene.stream, range(FEWEST)).end])
+    focus = Focus.of(scene, known)
+    bodies = focus.bodies(scene, ends)
+    return [focus.places(camera, ends[k : k + 1], bodies[k : k + 1])[0][0] for k, camera in enumerate(cameras)]
+
+
 def with_closer_look(image: Image, points: NDArray[np.floating], side: int = 64, zoom: int = 3) -> Image:
-    """Return `image` with a magnified square about the middle of pixels `points` (n, 2) in the corner away from them."""
+    """Return `image` with a magnified square about each of the pixels `points` (n, 2), in the corner away from them.
+
+    One square about their middle where that shows them all.
+    """
     high, wide = image.shape[:2]
-    middle = np.clip(np.nanmean(points, axis=0), side / 2, [wide - side / 2, high - side / 2])
-    x, y = (round(float(v) - side / 2) for v in middle)
-    piece = Pillow.fromarray(np.ascontiguousarray(image[y : y + side, x : x + side]))
-    inset = np.asarray(piece.resize((side * zoom, side * zoom), Pillow.Resampling.LANCZOS))
-    framed = np.full((side * zoom + 8, side * zoom + 8, 3), 250, np.uint8)
-    framed[4:-4, 4:-4] = inset
+    points = points[np.isfinite(points).all(axis=1)]
+    if not len(points):
+        return image
+    middle = points.mean(axis=0)
+    if np.ptp(points, axis=0).max() < side / 2:
+        points = middle[None]
+    squares = []
+    for point in points[np.argsort(points[:, 0])]:
+        x, y = np.clip(np.round(point - side / 2), 0, [wide - side, high - side]).astype(int)
+        piece = Pillow.fromarray(np.ascontiguousarray(image[y : y + side, x : x + side]))
+        enlarged = np.asarray(piece.resize((side * zoom, side * zoom), Pillow.Resampling.LANCZOS))
+        squares.append(np.pad(enlarged, ((4, 4), (4, 4), (0, 0)), constant_values=250))
+    framed = np.concatenate(squares, axis=1)
     out = image.copy()
     h, w = framed.shape[:2]
     if h > high or w > wide:

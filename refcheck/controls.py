@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from refcheck import blind, calibench, clips, control_judges, control_report, control_run, evaluate
 from refcheck.blind import Control, Opened
@@ -33,6 +32,7 @@ from refcheck.running import RUNNING, pool_of, run_by
 from scenes.catalog import scene_ids
 from scenes.load import SceneError, load_scene, raw_scene
 from scenes.scene import Scene
+from simulators.device import State
 from simulators.engines.loop import physics_digest
 from simulators.render import looks
 from simulators.render.canvas import Image
@@ -217,7 +217,7 @@ def _judge(request: Request) -> Answer:
             rows = control_run.sweep(scene, seed, planned, recipes, asked, hidden, *door)
         said = {one.sealed.index: one for one in opened}
         judged = [_judged(clip.file, clip.index, said[clip.index]) for clip in made]
-        clips.write_png(out / SHEET, sheet(scene, out, judged[:SHOWN], chosen.end.pos[:SHOWN]))
+        clips.write_png(out / SHEET, sheet(scene, out, judged[:SHOWN], chosen.end[:SHOWN]))
     cost = asked.cost()
     q, table = scene.q(), control_report.confusion(scene.outcomes, opened)
     failures = [_slot(one) | {"reason": one.failure} for one in opened if one.failure is not None]
@@ -372,12 +372,12 @@ class _Clock:
         self.seconds[self.name] = time.monotonic() - self.begun
 
 
-def sheet(scene: Scene, out: Path, judged: Sequence[Judged], ends: NDArray[np.float64]) -> Image:
-    """Return the last picture of each clip, with a closer look at what moves (`ends` (n, B, 3) [m]), truth and reading."""
-    loose, images, labels = list(scene.device.world().loose), [], []
-    for one, end in zip(judged, ends, strict=True):
+def sheet(scene: Scene, out: Path, judged: Sequence[Judged], ends: State) -> Image:
+    """Return the last picture of each clip, with a closer look at what decides in `ends` (n rows), truth and reading."""
+    images, labels = [], []
+    for one, points in zip(judged, clips.looked_at(scene, ends, [scene.camera] * len(ends)), strict=True):
         *_, last = read_clip(out / one.file)
-        images.append(clips.with_closer_look(last, scene.camera.project(end[loose])))
+        images.append(clips.with_closer_look(last, points))
         said = "failed" if one.failure else one.reading or f"no answer ({one.null})"
         labels.append(f"truth {one.truth}, read {said}")
     return contact_sheet(images, 3, labels, 416)

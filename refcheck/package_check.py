@@ -24,7 +24,7 @@ from refcheck.judges.state import fingerprint as sha256
 from refcheck.metrics import Q_TOLERANCE, check_q
 from refcheck.package import BENCHMARK, MANIFEST, NAME, OURS, REFERENCE_SCHEMA, TABLE, UNLISTED
 from refcheck.policy import TRACKS
-from refcheck.report.schema import Biased, Certificate, Controls
+from refcheck.report.schema import Biased, Certificate, Controls, EvidenceCheck
 from refcheck.untrusted import Problems, Strict, json_lines, parse_json, parse_model, read_text, shown, suggestion
 from scenes import mechanism, schema
 from scenes.catalog import parse_yaml
@@ -355,10 +355,10 @@ def _entry(package: _Package, at: str, row: _Scene, entry: _Entry) -> None:
         if entry.gates.get(gate) != "holds":
             continue
         if isinstance(body, Certificate):
-            for name, check in body.evidence.items():
-                if 0 < check.n < LEAST_EVIDENCE:
-                    package.problems.add(path, f"evidence.{name} is of {check.n} rollouts, {LEAST_EVIDENCE} are the fewest")
-            if not any(check.n for check in body.evidence.values()):
+            ran = {name: check.n for name, check in body.evidence.items() if isinstance(check, EvidenceCheck) and check.n}
+            for name in [name for name, n in ran.items() if n < LEAST_EVIDENCE]:
+                package.problems.add(path, f"evidence.{name} is of {ran[name]} rollouts, {LEAST_EVIDENCE} are the fewest")
+            if not ran:
                 package.problems.add(path, "is said to hold, and no check of it was run")
         verdict = {"certificate": ("certificate", "verdict", "holds"), "bias": ("bias", "verdict", "faithful")}.get(gate)
         digest = _said(held, "certificate", "digest") if gate == "certificate" else held.get("digest")

@@ -19,6 +19,7 @@ from refcheck.output import RESULT
 from refcheck.running import RUNNING, pool_of, run_by
 from scenes.load import SceneError, compose_scene, load_scene, raw_scene
 from scenes.scene import Scene
+from simulators.device import State
 from simulators.engines.loop import run as run_rollouts
 from simulators.execute import Pool
 from simulators.render import RENDERERS
@@ -176,7 +177,7 @@ def _pages(request: Request, out: Path, loaded: Sequence[Scene], film: Film, poo
             made = clips.render_clips(scene, seed, rollouts, folder, film=film, pool=pool, advance=advance)
         clips.write_png(folder / SOURCE, source)
         cameras = [film.shot(scene, seed, clip.index).camera for clip in made]
-        page = page_of(scene, source, [folder / clip.file for clip in made], rollouts.end.pos, made, cameras)
+        page = page_of(scene, source, [folder / clip.file for clip in made], rollouts.end, made, cameras)
         clips.write_png(folder / SHEET, page)
         pages.append(page)
         missing = [label for label in scene.outcomes if label not in {clip.outcome for clip in made}]
@@ -190,14 +191,13 @@ def _pages(request: Request, out: Path, loaded: Sequence[Scene], film: Film, poo
 
 
 def page_of(
-    scene: Scene, source: Image, paths: Sequence[Path], ends: np.ndarray, made: Sequence[Clip], cameras: Sequence[Camera]
+    scene: Scene, source: Image, paths: Sequence[Path], ends: State, made: Sequence[Clip], cameras: Sequence[Camera]
 ) -> Image:
-    """Return the source image and the last picture of each clip, with a closer look at what moves (`ends` (n, B, 3) [m])."""
-    loose = list(scene.device.world().loose)
+    """Return the source image and the last picture of each clip, with a closer look at what decides in `ends` (n rows)."""
     images, labels = [source], [f"{scene.id}: source image"]
-    for path, end, clip, camera in zip(paths, ends, made, cameras, strict=True):
+    for path, points, clip in zip(paths, clips.looked_at(scene, ends, cameras), made, strict=True):
         *_, last = read_clip(path)
-        images.append(clips.with_closer_look(last, camera.project(end[loose])))
+        images.append(clips.with_closer_look(last, points))
         labels.append(_label(clip))
     return contact_sheet(images, COLUMNS, labels, WIDTH)
 

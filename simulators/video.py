@@ -335,6 +335,7 @@ def contact_sheet(
 ) -> Image:
     """Lay pictures (h, w, 3) of one size out in rows of `columns`, each `width` pixels wide, with labels below.
 
+    A label is as wide as its picture at most, and as those after it in the row that have none: it is written smaller to fit.
     Raises `ValueError` where sizes differ or labels do not match.
     """
     if not images or columns < 1:
@@ -356,5 +357,10 @@ def contact_sheet(
         picture = Pillow.fromarray(np.ascontiguousarray(image))
         sheet.paste(picture if cell == (wide, high) else picture.resize(cell, Pillow.Resampling.LANCZOS), (x, y))
         if labels is not None:
-            pen.text((x + 2, y + cell[1] + caption // 8), labels[k], fill=(30, 30, 30), font=font)
+            later = labels[k + 1 : k + columns - k % columns]
+            empty = next((n for n, label in enumerate(later) if label), len(later))
+            room = (cell[0] + gap) * (1 + empty) - gap - 4
+            wanted = font.getlength(labels[k])
+            fits = font if wanted <= room else ImageFont.load_default(size=letter * room / wanted)
+            pen.text((x + 2, y + cell[1] + caption // 8), labels[k], fill=(30, 30, 30), font=fits)
     return np.asarray(sheet)

@@ -123,3 +123,29 @@ def test_mistakes_are_told_before_anything_is_drawn(toy_conf, tmp_path, capsys, 
     err = " ".join(capsys.readouterr().err.split())
     assert part in err and "Traceback" not in err
     assert not (tmp_path / "o" / "clips").exists()
+
+
+@pytest.mark.parametrize(("id", "where"), [("pawbench/A21", "loose"), ("pawbench/A-03", "pointer")])
+def test_a_closer_look_is_at_what_decides(id, where):
+    """Both dice; of a wheel the spot under its pointer, although two ends alone do not say that it only turns."""
+    scene = load_scene(id)
+    ends = run(scene.integrator, scene.device, 0, scene.stream, range(2)).end
+    for end, points in enumerate(clips.looked_at(scene, ends, [scene.camera] * 2)):
+        if where == "loose":
+            wanted = scene.camera.project(ends.pos[end, list(scene.device.world().loose)])
+            assert np.allclose(points, wanted, atol=3.0)
+        else:
+            hub = scene.camera.project(ends.pos[end, scene.device.world().loose[0]])
+            assert abs(points[0, 0] - hub[0]) < 10.0 and points[0, 1] < hub[1] - 60.0
+
+
+def test_a_closer_look_shows_each_point_in_the_corner_away_from_them():
+    image = np.zeros((480, 832, 3), np.uint8)
+    image[90:110, 90:110], image[390:410, 290:310] = (255, 0, 0), (0, 0, 255)
+    both = clips.with_closer_look(image, np.array([[300.0, 400.0], [100.0, 100.0]]))
+    assert np.array_equal(both[:, :400], image[:, :400])
+    inset = both[-200:, -400:] if both[-1, -1].any() else both[:200, -400:]
+    assert inset[100, 100].tolist() == [255, 0, 0] and inset[100, 300].tolist() == [0, 0, 255]
+    one = clips.with_closer_look(image, np.array([[95.0, 100.0], [105.0, 100.0]]))
+    assert (one != image).any(axis=-1).sum() <= 200 * 200
+    assert np.array_equal(clips.with_closer_look(image, np.full((1, 2), np.nan)), image)
