@@ -231,8 +231,8 @@ def roll(
     """
     count, shapes, moved = len(balls), len(kind), len(eased)
     centre, axes = np.zeros((shapes, 3)), np.zeros((shapes, 3, 3))
-    farthest = np.zeros(shapes)  # of a shape's points from the origin of its body
-    come, gone_by = np.zeros(count), np.zeros(shapes)  # the ways of balls, and of the shapes' points at most
+    farthest = np.zeros(moved)  # of a moved body's points from its origin
+    come, gone_by = np.zeros(count), np.zeros(moved)  # the ways of balls, and of the moved bodies' points at most
     clear = np.full(count * shapes, -np.inf)  # sum of both ways up to which a shape cannot touch a ball
     place, turn = np.zeros((moved, 3)), np.zeros((moved, 4))
     next_place, next_turn, speed, spin = np.zeros((moved, 3)), np.zeros((moved, 4)), np.zeros((moved, 3)), np.zeros((moved, 3))
@@ -243,6 +243,10 @@ def roll(
     listed = np.zeros((count, 3))
     pair_stretch, wall_stretch = np.zeros((count * count, 3)), np.zeros((count * shapes, 3))
     movers = np.flatnonzero(driven >= 0)
+    first_of = np.flatnonzero(np.append(True, np.diff(driven[movers]) != 0)) if len(movers) else np.zeros(0, np.int64)
+    group = np.append(first_of, len(movers))  # of movers, those of one body
+    free = np.full((count, len(first_of)), -np.inf)  # as `clear`, for any shape of such a group
+    near = np.zeros(shapes, np.int64)
     pushes, twists, brakes = np.zeros((count, 3)), np.zeros((count, 3)), np.zeros(count)
     point = np.zeros(3)
     held, reaches = np.zeros((count, 7)), np.full(count, radius)
@@ -252,11 +256,13 @@ def roll(
     settled = gone = False
     stale = True
     for s in range(shapes):
-        farthest[s] = math.sqrt(offset[s, 0] ** 2 + offset[s, 1] ** 2 + offset[s, 2] ** 2)
         if kind[s] == CAPSULE:
-            farthest[s] += size[s, 0] + size[s, 2]
+            reach = size[s, 0] + size[s, 2]
         else:
-            farthest[s] += math.sqrt(size[s, 0] ** 2 + size[s, 1] ** 2 + size[s, 2] ** 2)
+            reach = math.sqrt(size[s, 0] ** 2 + size[s, 1] ** 2 + size[s, 2] ** 2)
+        reach += math.sqrt(offset[s, 0] ** 2 + offset[s, 1] ** 2 + offset[s, 2] ** 2)
+        if driven[s] >= 0:
+            farthest[driven[s]] = max(farthest[driven[s]], reach)
         if driven[s] < 0:
             put_shape(s, s, home[:, :3], home[:, 3:], offset, tilt, centre, axes)
     for d in range(moved):
@@ -336,13 +342,28 @@ def roll(
                 twist_x, twist_y, twist_z = twist_x - tx, twist_y - ty, twist_z - tz
                 pushes[j, 0], pushes[j, 1], pushes[j, 2] = pushes[j, 0] - fx, pushes[j, 1] - fy, pushes[j, 2] - fz
                 twists[j, 0], twists[j, 1], twists[j, 2] = twists[j, 0] - tx, twists[j, 1] - ty, twists[j, 2] - tz
-            for entry in range(wall_count[i] + len(movers)):
-                s = walls[i, entry] if entry < wall_count[i] else movers[entry - wall_count[i]]
+            found = 0
+            for entry in range(wall_count[i]):
+                if come[i] >= clear[i * shapes + walls[i, entry]]:
+                    near[found] = walls[i, entry]
+                    found += 1
+            for g in range(len(first_of)):
+                way = come[i] + gone_by[driven[movers[group[g]]]]
+                if way >= free[i, g]:
+                    free[i, g] = np.inf
+                    for entry in range(group[g], group[g + 1]):
+                        until = clear[i * shapes + movers[entry]]
+                        free[i, g] = min(free[i, g], until)
+                        if way >= until:
+                            near[found] = movers[entry]
+                            found += 1
+            for entry in range(found):
+                s = near[entry]
                 row = i * shapes + s
-                if come[i] + gone_by[s] < clear[row]:
-                    continue
                 nx, ny, nz, away = nearest(kind, size, centre, axes, s, x, y, z)
-                clear[row] = come[i] + gone_by[s] + away - radius - ROUNDING
+                clear[row] = come[i] + away - radius - ROUNDING
+                if driven[s] >= 0:
+                    clear[row] += gone_by[driven[s]]
                 if away >= radius:
                     wall_stretch[row, 0] = wall_stretch[row, 1] = wall_stretch[row, 2] = 0.0
                     continue
@@ -378,12 +399,11 @@ def roll(
                     pushes[taken, k] += mass * pull
                     twists[taken, k] -= 2.0 * GRIP_RATE * inertia / radius * balls[taken, 10 + k]
                 pushes[taken, 2] += mass * gravity
-        for s in range(shapes):
-            d = driven[s]
-            if d < 0 or put[d]:
-                continue
-            pace = math.sqrt(speed[d, 0] ** 2 + speed[d, 1] ** 2 + speed[d, 2] ** 2)
-            gone_by[s] += (pace + math.sqrt(spin[d, 0] ** 2 + spin[d, 1] ** 2 + spin[d, 2] ** 2) * farthest[s]) * dt
+        for d in range(moved):
+            if not put[d]:
+                pace = math.sqrt(speed[d, 0] ** 2 + speed[d, 1] ** 2 + speed[d, 2] ** 2)
+                turning = math.sqrt(spin[d, 0] ** 2 + spin[d, 1] ** 2 + spin[d, 2] ** 2)
+                gone_by[d] += (pace + turning * farthest[d]) * dt
         for i in range(count):
             balls[i, 9] -= gravity * dt
             for k in range(3):
