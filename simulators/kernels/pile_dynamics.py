@@ -238,15 +238,15 @@ def roll(
     next_place, next_turn, speed, spin = np.zeros((moved, 3)), np.zeros((moved, 4)), np.zeros((moved, 3)), np.zeros((moved, 3))
     at = np.zeros(moved, np.int64)
     put = np.zeros(moved, np.bool_)  # whether the shapes of a moved body are where it is
-    pairs, pair_count = np.zeros((count, count), np.int64), np.zeros(count, np.int64)
-    walls, wall_count = np.zeros((count, shapes), np.int64), np.zeros(count, np.int64)
+    pairs, pair_count = np.zeros((count, count), np.uint32), np.zeros(count, np.int64)
+    walls, wall_count = np.zeros((count, shapes), np.uint32), np.zeros(count, np.int64)
     listed = np.zeros((count, 3))
     pair_stretch, wall_stretch = np.zeros((count * count, 3)), np.zeros((count * shapes, 3))
-    movers = np.flatnonzero(driven >= 0)
+    movers = np.flatnonzero(driven >= 0).astype(np.uint32)  # unsigned: no index counts from the end
     first_of = np.flatnonzero(np.append(True, np.diff(driven[movers]) != 0)) if len(movers) else np.zeros(0, np.int64)
     group = np.append(first_of, len(movers))  # of movers, those of one body
     free = np.full((count, len(first_of)), -np.inf)  # as `clear`, for any shape of such a group
-    near = np.zeros(shapes, np.int64)
+    near = np.zeros(shapes, np.uint32)
     pushes, twists, brakes = np.zeros((count, 3)), np.zeros((count, 3)), np.zeros(count)
     point = np.zeros(3)
     held, reaches = np.zeros((count, 7)), np.full(count, radius)
