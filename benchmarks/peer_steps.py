@@ -30,8 +30,8 @@ LEAST, SAME = 0.01, 0.05  # p-value; share of the mean duration
 HEAD = """# Steps of the plain loops
 
 Written by `python -m benchmarks.peer_steps keep=FOLDER out=docs/peer_steps.md`. A loop passes at the first rate that twice the
-rate bears out: outcomes alike by chi-square (p at least .01), mean durations within 5 %. [performance.md](performance.md) times it at the
-rate that is named last; where it fails at that rate too, that is kind to it."""
+rate bears out: outcomes alike by chi-square (p at least .01), mean durations within 5 %. "timed at" is its rate in
+[performance.md](performance.md): where it fails at that rate, that is kind to it."""
 
 
 class Kept:
