@@ -22,6 +22,7 @@ from simulators.video import clip_info, read_clip, write_clip
 
 SMALL = ("scene.camera.width=208", "scene.camera.height=120")
 WIDE = ("scene.device.random.release_x={dist: norm, loc: 0.0, scale: 30e-3}", *SMALL)
+CLEAR = ("scene.camera.width=416", "scene.camera.height=240", "scene.device.dead_zone=10e-3")  # what a judge can see
 
 
 def sides(scene, seed, count=1024):
@@ -285,7 +286,7 @@ def test_the_trained_judge_sees_neither_names_nor_the_folder(toy_conf, tmp_path,
         return read_all(judge, paths, *rest)
 
     monkeypatch.setattr(control_judges, "read_all", spy)
-    status, result = run_controls(tmp_path, "k=8", "per_outcome=40", "seed=1", "scene.device.dead_zone=10e-3")
+    status, result = run_controls(tmp_path, "k=8", "per_outcome=40", "seed=1", *CLEAR)
     assert status == 0 and result["accuracy"] == 1.0 and result["answered"] >= 7
     drawn = {(tmp_path / clip["file"]).read_bytes() for clip in result["clips"]}
     assert len(seen) == len(drawn) == 8 and not drawn & set(seen), "what the judge reads was encoded anew"
