@@ -22,6 +22,7 @@ from scipy.stats import chi2_contingency
 
 from benchmarks.__main__ import comparisons, publish, table
 from benchmarks.compare import Comparison
+from refcheck.output import atomic
 
 COARSEST = 240  # 1/s: PyBullet's own; no loop of the table is timed at a longer step
 FINEST = 1920  # 1/s: the last that twice the rate is run against
@@ -49,14 +50,13 @@ class Kept:
         """Return the largest n at which this loop was run, or 0."""
         return max((int(file.stem.split("-")[-1]) for file in self.folder.glob(f"{self._stem(one)}-*.npy")), default=0)
 
-    def ends(self, one: Comparison, n: int, rate: int) -> NDArray[np.float64]:
-        """Return what each of n rollouts showed, and its duration [s]: from the folder, or run and put there."""
+    def ends(self, one: Comparison, n: int, rate: int, run: bool) -> NDArray[np.float64] | None:
+        """Return what each of n rollouts showed, and its duration [s]: from the folder, or if asked `run` and put there."""
         file = self.folder / f"{self._stem(one)}-{rate}-{n}.npy"
-        if not file.exists():
-            part = file.with_suffix(".part.npy")
-            np.save(part, np.array(one.run_peer(n, rate), float))
-            part.replace(file)
-        return np.load(file)
+        if not file.exists() and run:
+            with atomic(file) as part:
+                np.save(part, np.array(one.run_peer(n, rate), float))
+        return np.load(file) if file.exists() else None
 
 
 def compare(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[float, float, float]:
@@ -70,11 +70,13 @@ def compare(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[float, floa
     return 0.5 * float(np.abs(shares[0] - shares[1]).sum()), p, float(a[:, 1].mean() / b[:, 1].mean() - 1.0)
 
 
-def search(one: Comparison, n: int, kept: Kept) -> list[tuple[str, ...]]:
-    """Return a row for every rate tried, up to the first that half its step bears out."""
-    rows, rate, coarse = [], COARSEST, kept.ends(one, n, COARSEST)
+def search(one: Comparison, n: int, kept: Kept, run: bool) -> list[tuple[str, ...]]:
+    """Return a row for every rate tried, up to the first that half its step bears out; unless to `run`, of what is kept."""
+    rows, rate, coarse = list[tuple[str, ...]](), COARSEST, kept.ends(one, n, COARSEST, run)
     while True:
-        fine = kept.ends(one, n, 2 * rate)
+        fine = kept.ends(one, n, 2 * rate, run)
+        if coarse is None or fine is None:
+            return rows
         distance, p, longer = compare(coarse, fine)
         passes = p >= LEAST and abs(longer) <= SAME
         nothing = float(np.mean(coarse[:, 0] < 0))
@@ -96,12 +98,11 @@ def main(arguments: list[str]) -> int:
     kept, only = Kept(Path(given["keep"])), given.get("only", "").split(",")
     rows, missing = [], []
     for one in comparisons():
-        n = kept.largest(one)
-        if only == [""] or one.scene in only:
-            n = int(given.get("n", n or min(MOST, TIMES * one.peer_rollouts)))
-        if n:
-            rows += search(one, n, kept)
-        else:
+        run = only == [""] or one.scene in only
+        n = int(given["n"]) if run and "n" in given else kept.largest(one) or min(MOST, TIMES * one.peer_rollouts)
+        found = search(one, n, kept, run)
+        rows += found
+        if not found:
             missing.append(one.scene)
     told = f"Not run, so that their loops' rates are chosen: {', '.join(missing)}." if missing else "Every loop was run."
     header = ("scene", "n", "rate [1/s]", "TVD to twice it", "p", "longer by", "nothing shown", "", "timed at", "loop")
