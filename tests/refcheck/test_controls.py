@@ -286,13 +286,13 @@ def test_the_trained_judge_sees_neither_names_nor_the_folder(toy_conf, tmp_path,
         return read_all(judge, paths, *rest)
 
     monkeypatch.setattr(control_judges, "read_all", spy)
-    status, result = run_controls(tmp_path, "k=8", "per_outcome=40", "seed=1", *CLEAR)
-    assert status == 0 and result["accuracy"] == 1.0 and result["answered"] >= 7
+    status, result = run_controls(tmp_path, "k=12", "per_outcome=16", "seed=1", *CLEAR)
+    assert status == 0 and result["accuracy"] == 1.0 and result["answered"] >= 10
     drawn = {(tmp_path / clip["file"]).read_bytes() for clip in result["clips"]}
-    assert len(seen) == len(drawn) == 8 and not drawn & set(seen), "what the judge reads was encoded anew"
+    assert len(seen) == len(drawn) == 12 and not drawn & set(seen), "what the judge reads was encoded anew"
     assert all(tmp_path not in path.parents and not path.exists() for path in given)
-    assert sorted(path.name for path in given) == [f"r{number:03d}.mp4" for number in range(8)]
-    assert min(result["judge"]["examples"].values()) >= 40
+    assert sorted(path.name for path in given) == [f"r{number:03d}.mp4" for number in range(12)]
+    assert min(result["judge"]["examples"].values()) >= 16
 
 
 def test_a_clip_that_cannot_be_read_is_counted_apart_and_ends_in_status_3(toy_conf, tmp_path, monkeypatch):
