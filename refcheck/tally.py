@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Sampling = Literal["iid", "quota", "coupled"]
+SPLIT = "votes_split"  # the null reason where several votes decide nothing, though each names an outcome
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a judge says of a clip: an outcome, or None with a null reason (`unreadable`, `out_of_schema`).
+    """What a judge says of a clip: an outcome, or None with a null reason (`unreadable`, `out_of_schema`, `votes_split`).
 
     `confidence` is the probability it gives its answer, NaN when it gives none; `votes` are its single answers;
     `latency` [s]; `cost` [dollars], NaN where it is not known.
@@ -71,3 +73,9 @@ class Reading:
     def __post_init__(self) -> None:
         if (self.outcome is None) == (self.null == ""):
             raise ValueError(f"a Reading has an outcome or a null reason, got {self.outcome!r} and {self.null!r}")
+
+
+def null_of(reasons: Sequence[str]) -> str:
+    """Return the null reason of votes that decide nothing: that of most nulls, the first where they are even."""
+    given = [reason for reason in reasons if reason]
+    return Counter(given).most_common(1)[0][0] if given else SPLIT

@@ -20,7 +20,7 @@ from sklearn.metrics import cohen_kappa_score
 
 from refcheck.judges import Judge
 from refcheck.judges.vlm import Verdict
-from refcheck.tally import Reading
+from refcheck.tally import Reading, null_of
 
 PRIOR = 0.5  # added to every cell of a measured confusion (Jeffreys): a judge never seen to err is not thought infallible
 THRESHOLD = 0.9  # of the posterior probability; below it a weighed vote is an abstention
@@ -70,12 +70,12 @@ class EnsembleJudge:
             answer, count = Counter(votes).most_common(1)[0]
             if answer is not None and 2 * count > len(votes):
                 return Reading(answer, votes=votes, latency=latency, cost=cost)
-            return Reading(None, _reason(said), votes=votes, latency=latency, cost=cost)
+            return Reading(None, null_of([one.null for one in said]), votes=votes, latency=latency, cost=cost)
         posterior = self.posterior(votes)
         best = int(np.argmax(posterior))
         confidence = float(posterior[best])
         if confidence < self.threshold or all(vote is None for vote in votes):
-            return Reading(None, _reason(said), confidence, votes, latency, cost)
+            return Reading(None, null_of([one.null for one in said]), confidence, votes, latency, cost)
         return Reading(self.outcomes[best], "", confidence, votes, latency, cost)
 
     def posterior(self, votes: Sequence[str | None]) -> NDArray[np.float64]:
@@ -98,11 +98,6 @@ def cost_of(said: Sequence[Reading]) -> float:
     """Return what readings cost together [$]: of those whose cost is known, NaN where none is."""
     known = [one.cost for one in said if not isnan(one.cost)]
     return fsum(known) if known else nan
-
-
-def _reason(said: Sequence[Reading]) -> str:
-    reasons = [one.null for one in said if one.null]
-    return Counter(reasons).most_common(1)[0][0] if reasons else "unreadable"
 
 
 def agreement(readings: Mapping[str, Sequence[str | None]]) -> dict[str, Any]:

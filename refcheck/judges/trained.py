@@ -22,9 +22,10 @@ from threadpoolctl import threadpool_limits
 from refcheck.clips import source_of
 from refcheck.command import UserError
 from refcheck.judges import examples, features, focus
+from refcheck.judges.detector import BESIDE, Detector
 from refcheck.judges.examples import TRAINING, Advance, Example, Examples
 from refcheck.judges.features import FloatArray, Look, Sight
-from refcheck.judges.learners import BESIDE, Detector, Reader, calibrate, learn
+from refcheck.judges.learners import Reader, calibrate, learn
 from refcheck.tally import Reading
 from scenes.scene import Scene
 from simulators.execute import Pool

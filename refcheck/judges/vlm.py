@@ -11,7 +11,6 @@ import hashlib
 import io
 import json
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from refcheck.judges.endpoint import CallError, Endpoint, Message
 from refcheck.judges.rubrics import Item
 from refcheck.judges.state import fingerprint
 from refcheck.labels import decided
-from refcheck.tally import Reading
+from refcheck.tally import Reading, null_of
 from simulators.render.canvas import Image
 from simulators.sampling import VALUES, generator
 from simulators.video import ClipError, ClipInfo, clip_info, evenly_spaced, read_clip
@@ -257,8 +256,7 @@ def _voted(replies: Sequence[Asked[rubrics.Readout]]) -> Reading:
     if answer is not None:
         return Reading(labels[answer], votes=tuple(votes), latency=latency, cost=cost)
     reasons = [NULL[said.outcome_in_schema] for said, _, _ in replies if said.outcome_label is None]
-    reason = Counter(reasons).most_common(1)[0][0] if reasons else "unreadable"
-    return Reading(None, reason, votes=tuple(votes), latency=latency, cost=cost)
+    return Reading(None, null_of(reasons), votes=tuple(votes), latency=latency, cost=cost)
 
 
 def clip_calls(protocol: str) -> int:

@@ -79,6 +79,7 @@ def test_a_majority_is_more_than_half_and_null_is_a_vote(votes, answer):
     judge = EnsembleJudge(tuple(StateJudge({}) for _ in votes), OUTCOMES)
     reading = judge.together(said(*votes))
     assert reading.outcome == answer and reading.votes == votes
+    assert reading.null == ("" if answer else "unreadable" if None in votes else "votes_split")
     assert reading.latency == len(votes) and reading.cost == 0.5 * len(votes)
 
 
