@@ -17,8 +17,9 @@ from scipy.optimize import brentq
 
 from simulators.device import NO_MOVES, Acting, Device, Launches, Rollouts, State
 from simulators.engines.loop import READ_RATE, BlowUpError
+from simulators.kernels.driven_shapes import BOX, CAPSULE, clearances, poses_at
 from simulators.kernels.frames import Columns, assemble, bodies_at, frame_times, rest_distance
-from simulators.kernels.pile_dynamics import BOX, CAPSULE, clearances, poses_at, roll
+from simulators.kernels.pile_dynamics import roll
 from simulators.rotation import Array
 from simulators.world import Body, Box, Capsule, Move, Shape, Sphere, Surface, Vec3, World
 

@@ -16,7 +16,7 @@ from simulators.device import NULL_REASONS, STUCK, UNDECIDED, State
 from simulators.devices.draw_box import DrawBox
 from simulators.devices.tumbler import Tumbler
 from simulators.engines.loop import run
-from simulators.kernels.pile_dynamics import poses_at
+from simulators.kernels.driven_shapes import poses_at
 from simulators.kernels.piles import NEVER, Piles, _keys, _pile, contact_law, roll
 from simulators.sampling import Distribution
 from simulators.world import Body, Box, Capsule, Cylinder, Move, Part, Sphere, Surface, World
