@@ -40,8 +40,11 @@ from simulators.render.blur import STILL
 from simulators.sampling import generator
 
 VERSION = 3  # of what a row is made of
-LOOKS = (("phone", 0), ("phone", 1), ("flat", 0), ("toy", 0))
+_Filmed = tuple[str, int | None]
+LOOKS: tuple[_Filmed, ...] = (("phone", 0), ("phone", 1), ("flat", 0), ("toy", 0))
 """Ways of filming, with the number of the variation: the trained judge learns none of them, but the studio and its own."""
+HIDING: tuple[_Filmed, ...] = (("phone", None),)
+"""The same where the image hides what differs between rollouts: two of one outcome look alike, unless each varies."""
 NAMES = ", ".join(dict.fromkeys(look for look, _ in LOOKS))
 DRAWN = 3  # frames of a clip that are drawn: its opening, one on the way, and its held end; the judge reads first and last
 LONGEST = 64  # frames of a clip at full rate, which is lower where what it shows takes longer
@@ -106,7 +109,17 @@ def settings_of(scene: Scene, values: Mapping[str, Any]) -> str:
         "physics": physics_digest(scene.device, scene.integrator),
         "picture": repr((scene.camera, scene.light, scene.renderer)),
         "outcomes": scene.outcomes,
-        "set": [values["k"], values["seed"], values["limit"], values["nulls"], LOOKS, DRAWN, LONGEST, EACH, UNREADABLE],
+        "set": [
+            values["k"],
+            values["seed"],
+            values["limit"],
+            values["nulls"],
+            looks_of(scene),
+            DRAWN,
+            LONGEST,
+            EACH,
+            UNREADABLE,
+        ],
     }
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
@@ -115,6 +128,11 @@ def picture_of(scene: Scene) -> str:
     """Return the digest of all that a clip of a scene can show, launches apart, and of what it is read as."""
     whole = (scene.device.world(), scene.camera, scene.light, scene.renderer, scene.device.facts, scene.device.readout)
     return hashlib.sha256(repr((whole, scene.outcomes, scene.outcome_of_fact)).encode()).hexdigest()
+
+
+def looks_of(scene: Scene) -> tuple[_Filmed, ...]:
+    """Return the ways in which a scene's clips are filmed, and of each the number of its variation, None for one a clip."""
+    return HIDING if scene.basis == "hidden_state" else LOOKS
 
 
 def _like(scene: Scene, like: str, settings: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,7 +175,7 @@ def _judged(task: _Task) -> dict[str, Any]:
     }
     try:
         told = judge_scene(task.values, scene)
-    except InfrastructureError as error:
+    except (InfrastructureError, UserError) as error:
         told = {"failures": [str(error)], "refused": str(error)}
     row = plain(head | told | {"seconds": {"whole": time.monotonic() - begun, **told.get("seconds", {})}})
     with atomic(task.path) as temporary:
@@ -168,7 +186,7 @@ def _judged(task: _Task) -> dict[str, Any]:
 def judge_scene(values: Mapping[str, Any], scene: Scene) -> dict[str, Any]:
     """Return one row: the judge made ready, put before balanced clips in other looks and before damaged ones.
 
-    Raises `InfrastructureError`.
+    Raises `InfrastructureError`, and `UserError` where the door does not take the clips.
     """
     begun = time.monotonic()
     with ExitStack() as stack:
@@ -185,10 +203,9 @@ def judge_scene(values: Mapping[str, Any], scene: Scene) -> dict[str, Any]:
     q = None if scene.reference.q is None else scene.q()
     table = control_report.confusion(scene.outcomes, opened)
     looks = {
-        f"{look} {variation}": np.sum(control_report.confusion(scene.outcomes, [o for o in opened if o.sealed.batch == number])
-                     * np.eye(len(scene.outcomes), len(scene.outcomes) + 1, dtype=np.int64))
-        for number, (look, variation) in enumerate(LOOKS)
-    }  # fmt: skip
+        f"{look} {'each' if variation is None else variation}": _right(scene, [o for o in opened if o.sealed.batch == number])
+        for number, (look, variation) in enumerate(looks_of(scene))
+    }
     return {
         "refused": None,
         "described": asked.described,
@@ -202,9 +219,14 @@ def judge_scene(values: Mapping[str, Any], scene: Scene) -> dict[str, Any]:
     }
 
 
+def _right(scene: Scene, opened: Sequence[control_report.Opened]) -> int:
+    """Return how many clean clips were read as what they are."""
+    return int(np.trace(control_report.confusion(scene.outcomes, opened)[:, :-1]))
+
+
 def _wishes(scene: Scene, values: Mapping[str, Any]) -> tuple[list[Wish], list[str]]:
     """Return every clip wanted, and the outcomes of which no rollout came: those are in no figure."""
-    seed, count = values["seed"], len(scene.outcomes)
+    seed, count, looks = values["seed"], len(scene.outcomes), len(looks_of(scene))
     heap = len(scene.device.world().loose) > HEAP
     limit, nulls = (min(values[name], FEW) if heap else values[name] for name in ("limit", "nulls"))
     each, spoiled = -(-values["k"] // count), EACH * len(UNREADABLE)
@@ -226,14 +248,14 @@ def _wishes(scene: Scene, values: Mapping[str, Any]) -> tuple[list[Wish], list[s
     chosen = fill(scene, np.concatenate([labels, np.array(order, np.int64)]), found)
     ends = list(zip(chosen.index.tolist(), chosen.fact.tolist(), chosen.null.tolist(), strict=True))
     wishes = [
-        Wish(index, (fact, null), scene.outcomes[label], batch=number % len(LOOKS))
+        Wish(index, (fact, null), scene.outcomes[label], batch=number % looks)
         for number, ((index, fact, null), label) in enumerate(zip(ends, labels, strict=False))
     ]
     for number, (index, fact, null) in enumerate(ends[len(labels) :]):
-        wishes.append(Wish(index, (fact, null), None, UNREADABLE[number % len(UNREADABLE)], number % len(LOOKS)))
+        wishes.append(Wish(index, (fact, null), None, UNREADABLE[number % len(UNREADABLE)], number % looks))
     ended = find_nulls(scene, seed, EACH, nulls)
     for number, (index, fact, null) in enumerate(zip(ended.index, ended.fact, ended.null, strict=True)):
-        wishes.append(Wish(int(index), (int(fact), int(null)), None, NULL_REASONS[null], number % len(LOOKS)))
+        wishes.append(Wish(int(index), (int(fact), int(null)), None, NULL_REASONS[null], number % looks))
     return wishes, [label for label, n in zip(scene.outcomes, have, strict=True) if n == 0]
 
 
@@ -244,8 +266,8 @@ def _drawn(scene: Scene, seed: int, wishes: Sequence[Wish], hidden: Path) -> tup
     whole = len((one.trajectories or ((),))[0])
     rows = min(whole, LONGEST)
     fps = FPS * rows / whole
-    for number, (look, variation) in enumerate(LOOKS):
-        film = Film(look=look, shutter=STILL, variation=variation, frames=rows, fps=fps)
+    for number, (look, variation) in enumerate(looks_of(scene)):
+        film = Film(look, shutter=STILL, variation=variation or 0, each=variation is None, frames=rows, fps=fps)
         mine = [wish for wish in wishes if wish.batch == number]
         made, refused = make(scene, seed, mine, hidden / str(number), Recipe(film, sparse=max(1, rows // DRAWN)))
         controls += made

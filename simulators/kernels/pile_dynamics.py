@@ -164,9 +164,9 @@ def roll(
             for k in range(4):
                 turn[d, k] = next_turn[d, k]
             if not put[d]:
-                for s in movers:
-                    if driven[s] == d:
-                        put_shape(d, s, place, turn, offset, tilt, centre, axes)
+                for mover in movers:
+                    if driven[mover] == d:
+                        put_shape(d, mover, place, turn, offset, tilt, centre, axes)
             at[d] = pose_at(time, at[d], a, b, key_times, key_places, key_turns, eased[d], d, next_place, next_turn)
             put[d] = True
             for k in range(3):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -89,3 +90,14 @@ def test_the_table_says_what_it_cannot_do(toy_conf, tmp_path, capsys):
     asked = ["controls", "suite=table", *SCENES, "judge=vlm", "workers=1", f"out={tmp_path / 'o'}"]
     assert app.main(asked) == 2
     assert "draws what the trained judge reads" in capsys.readouterr().err
+
+
+def test_clips_that_differ_in_nothing_but_their_outcome_vary_in_how_they_are_filmed(tmp_path):
+    """Of 8 cards turned over from 52, filmed alike, two would be the same bytes; they are not, and all are read."""
+    scene = load_scene("calibench/cards")
+    assert scene.basis == "hidden_state" and control_table.looks_of(load_scene("calibench/dice")) == control_table.LOOKS
+    wishes, _ = control_table._wishes(scene, {"k": 8, "seed": 0, "limit": 400, "nulls": 8})
+    same = [dataclasses.replace(wishes[0], index=wish.index, end=wish.end) for wish in wishes if wish.end == wishes[0].end][:2]
+    controls, refused = control_table._drawn(scene, 0, same, tmp_path)
+    assert len(controls) == len(same) == 2 and refused == {}
+    assert controls[0].path.read_bytes() != controls[1].path.read_bytes()
