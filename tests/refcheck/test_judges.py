@@ -12,11 +12,10 @@ import cv2
 import numpy as np
 import pytest
 from numpy.random import Generator, Philox
-from scipy.special import expit
 
 from refcheck import clips
 from refcheck.command import UserError
-from refcheck.judges import Failure, examples, features, focus, learners, read_all
+from refcheck.judges import Failure, examples, features, focus, read_all
 from refcheck.judges.state import StateJudge
 from refcheck.judges.trained import TrainedJudge
 from scenes.load import load_scene
@@ -206,41 +205,6 @@ def test_too_few_examples_are_told(toy_conf):
         TrainedJudge.train(lost, 0, 8, limit=64)
 
 
-def test_the_body_that_decides_is_found_by_putting_bodies_back():
-    """Roulette: the ball, not the larger rotor. Two dice: both. Lottery: the ball in the tube, another one each time."""
-    wheel = load_scene("calibench/roulette")
-    ends = clips.search(wheel, 0, [2, 2, 2], limit=200).end
-    names = [body.name for body in wheel.device.world().moving]
-    assert {names[k] for k in focus.Focus.of(wheel, ends).bodies(wheel, ends)[:, 0]} == {"ball"}
-    dice = load_scene("pawbench/A21")
-    assert focus.parts_of(dice)[7] == ("2", "2") and focus.parts_of(wheel) is None
-    rolled = clips.search(dice, 0, [1] * 11, limit=200).end
-    assert focus.Focus.of(dice, rolled).count == 2
-    draw = load_scene("pawbench/A19")
-    drawn = clips.search(draw, 0, [1, 0, 1, 1], limit=64)
-    bodies = focus.Focus.of(draw, drawn.end).bodies(draw, drawn.end)[:, 0]
-    assert [draw.device.filling[k] for k in bodies] == [draw.device.facts[fact] for fact in drawn.fact]
-
-
-@pytest.mark.parametrize("name", ["pawbench/A-03", pytest.param("quincunx/prize_wheel", marks=pytest.mark.slow)])
-def test_a_wheel_is_looked_at_under_its_pointer(name):
-    """Within 12 pixels of the tip, by the wheel's measures, although the far side of two halves tells as well."""
-    scene = load_scene(name)
-    wheel, ends = scene.device, clips.search(scene, 0, [2] * len(scene.outcomes), limit=64).end
-    where = focus.Focus.of(scene, ends)
-    tip = wheel.radius + 0.10 + (wheel.peg_circle if wheel.pegs else wheel.radius - 0.018)
-    middles, sizes = where.places(scene.camera, ends, where.bodies(scene, ends))
-    assert np.all(np.linalg.norm(middles - scene.camera.project((0.0, -0.014, tip)), axis=-1) < 12.0)
-    assert np.all(sizes < 48.0)
-
-
-def test_what_moves_about_has_no_spot():
-    """The ball in a roulette's pocket turns, and is elsewhere each time."""
-    scene = load_scene("calibench/roulette")
-    ends = clips.search(scene, 0, [2, 2, 2], limit=200).end
-    assert focus.Focus.of(scene, ends).spot is None
-
-
 def test_a_pixel_tells_where_its_colour_goes_with_the_word_and_with_nothing_else():
     """Four pixels: by the word, by chance, by both in equal parts, and never another; variances 100, 100, 50 + 50 and 0."""
     words = np.array([0, 0, 1, 1])
@@ -262,45 +226,6 @@ def test_what_a_picture_does_not_tell_from_the_end_is_no_example_of_nothing():
     assert len(found["calibench/dice"]) >= 24 and len(found["pawbench/A18"]) >= 24
 
 
-def test_the_ball_in_the_hand_is_found_although_another_lies_below():
-    """A-13: of all balls the highest by far decides, and it has the colour that is read."""
-    scene = load_scene("pawbench/A-13")
-    drawn = clips.search(scene, 0, [3, 3], limit=24)
-    bodies = focus.Focus.of(scene, drawn.end).bodies(scene, drawn.end)[:, 0]
-    balls = drawn.end.pos[:, : len(scene.device.filling), 2]
-    assert bodies.tolist() == balls.argmax(axis=1).tolist()
-    assert [scene.device.filling[k] for k in bodies] == [scene.device.facts[fact] for fact in drawn.fact]
-
-
-def test_a_pendulum_is_looked_at_by_its_bob():
-    """28 mm of ball at 1.05 m: 21 pixels by the lens, in every pose; with the arm its box is up to 106 pixels long."""
-    scene = load_scene("calibench/pendulum")
-    ends = clips.search(scene, 0, [4, 4], limit=64).end
-    where = focus.Focus.of(scene, ends)
-    middles, sizes = where.places(scene.camera, ends, where.bodies(scene, ends))
-    assert np.all(np.abs(sizes - 0.028 * 240 / np.tan(0.3) / 1.05) < 1.0)
-    pivot = scene.camera.project((0.0, 0.0, 0.36))[0]
-    assert np.array_equal(middles[:, 0, 0] > pivot, scene.outcome(scene.device.read(ends)) == 1)
-
-
-def test_a_ball_is_turned_any_way_and_what_its_turn_decides_is_not():
-    """Turns are uniform: a mean of 3 * 400 components is 0 within 4 standard errors of 1/2 each (false alarm 1e-4)."""
-    scene = load_scene("pawbench/A19")
-    ends = clips.search(scene, 0, [1, 0, 1, 1], limit=64).end
-    states = type(ends).concatenate([ends[:1]] * 400)
-    bodies = focus.Focus.of(scene, states[:1]).bodies(scene, states[:1])
-    turned = focus.rolled(scene, states, np.tile(bodies, (400, 1)), Generator(Philox(3)))
-    body = int(bodies[0, 0])
-    assert abs(turned.quat[:, body, :3].mean()) < 4 * 0.5 / np.sqrt(1200)
-    assert np.allclose(np.linalg.norm(turned.quat[:, body], axis=-1), 1.0)
-    others = [k for k in range(states.pos.shape[1]) if k != body]
-    assert np.array_equal(turned.quat[:, others], states.quat[:, others]) and np.array_equal(turned.pos, states.pos)
-    dice = load_scene("pawbench/A21")
-    rolled = clips.search(dice, 0, [1] * 11, limit=200).end
-    both = focus.Focus.of(dice, rolled).bodies(dice, rolled)
-    assert np.array_equal(focus.rolled(dice, rolled, both, Generator(Philox(3))).quat, rolled.quat)
-
-
 def test_hues_do_not_change_with_the_turn_or_the_light():
     """A ball half blue and half white before wood: turned by 90 degrees, under warm light; another colour differs."""
     board = np.zeros((60, 60, 3), np.uint8) + np.array([150, 90, 40], np.uint8)
@@ -317,83 +242,6 @@ def test_hues_do_not_change_with_the_turn_or_the_light():
     assert np.abs(features.hues(warm) - blue).max() < 0.2
     assert np.argmax(features.hues(painted["green"])) != np.argmax(blue)
     assert float(np.square(blue).sum()) == pytest.approx(1.0, abs=1e-3)
-
-
-def test_what_is_swayed_is_read_by_the_mean_of_both_ways_round():
-    """Three marks, each a little elsewhere, are told from four whichever way round the picture is shown."""
-    draws = np.random.default_rng(0)
-
-    def drawn(marks: int) -> features.Look:
-        image = np.full((40, 40, 3), 200, np.uint8)
-        for k in range(marks):
-            cv2.circle(image, (12 + 6 * k, 14 + 7 * (k % 2) + int(draws.integers(-1, 2))), 2, (20, 20, 120), -1)
-        return features.Look(image, image[10:30, 10:30], draws.normal(size=2))
-
-    y = np.tile([3, 4], 60)
-    looks = [drawn(int(marks)) for marks in y]
-    generator = Generator(Philox(key=np.array([0, 0], np.uint64)))
-    described = learners.Described.of(looks, y).and_turned(learners.SWAYED, looks, generator)
-    reader = learners.Reader.of(learners.SWAYED, described, y, np.arange(len(y)))
-    fresh = [drawn(int(marks)) for marks in y[:20]]
-    mirrored = [dataclasses.replace(one, fine=np.ascontiguousarray(one.fine[:, ::-1])) for one in fresh]
-    for several in (fresh, mirrored):
-        words, _ = reader.decide(several)
-        assert np.array_equal(words, y[:20])
-    assert np.allclose(features.turned(fresh[0].fine, 0.0, mirrored=True), features.turned(mirrored[0].fine, 0.0))
-
-
-def test_a_network_tells_known_words_and_its_pairs_are_odds():
-    """Three normal clouds 6 standard deviations apart, one of them 10 times as common: .95 of each right.
-
-    The best rule is right with .997 at least: 3 or more of 50 wrong have probability 1e-3.
-    """
-    draws = Generator(Philox(4))
-    y = np.repeat([2, 5, 7], [500, 50, 50])
-    x = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0]])[np.repeat([0, 1, 2], [500, 50, 50])] + draws.normal(size=(600, 2))
-    net = learners.Net.fit(x, y)
-    words, margins = learners._words(net, net.decision_function(x))
-    assert min(np.mean(words[y == word] == word) for word in (2, 5, 7)) >= 0.95
-    likely = np.sort(net.model.predict_proba(net.scale * x), axis=1)
-    assert np.allclose(margins, np.log(likely[:, 2] / np.maximum(likely[:, 1], learners.UNLIKELY)), atol=1e-4)
-    two = learners.Net.fit(x[y != 7], y[y != 7])
-    assert two.decision_function(x).shape == (600,)
-
-
-def test_like_bodies_change_places_and_the_device_reads_them_anew():
-    scene = load_scene("pawbench/A19")
-    drawn = clips.search(scene, 0, [2, 0, 2, 2], limit=64)
-    states, labels = focus.exchanged(scene, drawn.end, [3, 3, 3, 3])
-    assert np.bincount(labels, minlength=4).tolist() == [3, 3, 3, 3]
-    assert np.array_equal(scene.outcome(scene.device.read(states)), labels)
-
-
-def test_calibration_recovers_a_known_curve():
-    """Rightness drawn with probability expit(3 m - 1): slope and offset within four standard errors (false alarm 1e-4)."""
-    draws = Generator(Philox(2))
-    margins = draws.uniform(0.0, 2.0, 20_000)
-    right = draws.uniform(size=margins.size) < expit(3.0 * margins - 1.0)
-    slope, offset = learners.calibrate(margins, right)
-    p = expit(3.0 * margins - 1.0)
-    design = np.stack([margins, np.ones_like(margins)])
-    error = np.sqrt(np.diag(np.linalg.inv((design * p * (1 - p)) @ design.T)))
-    assert abs(slope - 3.0) < 4 * error[0] and abs(offset + 1.0) < 4 * error[1]
-
-
-def test_no_error_among_the_examples_is_still_no_certainty():
-    slope, offset = learners.calibrate(np.linspace(0.5, 1.0, 30), np.ones(30, bool))
-    assert np.all(expit(slope * np.linspace(0.5, 1.0, 30) + offset) < 0.99)
-
-
-def test_a_tie_between_two_words_is_no_answer_although_no_example_was_wrong():
-    slope, offset = learners.calibrate(np.linspace(0.5, 1.0, 300), np.ones(300, bool))
-    assert expit(offset) < 0.9 < expit(slope * 0.75 + offset)
-
-
-def test_margins_that_do_not_separate_right_from_wrong_are_never_believed():
-    """The wrong answers are as sure as the right ones, 4 in 100 of them: their share alone would be enough to answer."""
-    margins = np.concatenate([np.linspace(0.5, 1.0, 96), np.full(4, 0.9)])
-    slope, offset = learners.calibrate(margins, np.arange(100) < 96)
-    assert np.all(expit(slope * margins + offset) < 0.9)
 
 
 def test_the_state_judge_knows_its_clips_by_their_bytes_alone(made, tmp_path):
