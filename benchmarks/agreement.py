@@ -49,7 +49,7 @@ SCENES = (
     "calibench/lottery",
 )
 PART = 250  # rollouts
-RECORDED, FRAMES = 200, 600.0  # rollouts whose impacts are counted; frames a second, or the coarser one's steps
+RECORDED, FRAMES = 100, 600.0  # rollouts whose impacts are counted; frames a second, or the coarser one's steps
 JUMP = 0.1  # m/s: what counts as an impact
 HEAD = """# Kernels beside engines
 
