@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,8 @@ VERSION = 3  # of what a row is made of
 _Filmed = tuple[str, int | None]
 LOOKS: tuple[_Filmed, ...] = (("phone", 0), ("phone", 1), ("flat", 0), ("toy", 0))
 """Ways of filming, with the number of the variation: the trained judge learns none of them, but the studio and its own."""
-HIDING: tuple[_Filmed, ...] = (("phone", None),)
-"""The same where the image hides what differs between rollouts: two of one outcome look alike, unless each varies."""
+AGAIN: _Filmed = ("phone", None)
+"""How a clip is filmed that has come out as another one has, byte for byte: in a variation of its own."""
 NAMES = ", ".join(dict.fromkeys(look for look, _ in LOOKS))
 DRAWN = 3  # frames of a clip that are drawn: its opening, one on the way, and its held end; the judge reads first and last
 LONGEST = 64  # frames of a clip at full rate, which is lower where what it shows takes longer
@@ -109,17 +109,7 @@ def settings_of(scene: Scene, values: Mapping[str, Any]) -> str:
         "physics": physics_digest(scene.device, scene.integrator),
         "picture": repr((scene.camera, scene.light, scene.renderer)),
         "outcomes": scene.outcomes,
-        "set": [
-            values["k"],
-            values["seed"],
-            values["limit"],
-            values["nulls"],
-            looks_of(scene),
-            DRAWN,
-            LONGEST,
-            EACH,
-            UNREADABLE,
-        ],
+        "set": [*(values[name] for name in ("k", "seed", "limit", "nulls")), LOOKS, DRAWN, LONGEST, EACH, UNREADABLE],
     }
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
@@ -128,11 +118,6 @@ def picture_of(scene: Scene) -> str:
     """Return the digest of all that a clip of a scene can show, launches apart, and of what it is read as."""
     whole = (scene.device.world(), scene.camera, scene.light, scene.renderer, scene.device.facts, scene.device.readout)
     return hashlib.sha256(repr((whole, scene.outcomes, scene.outcome_of_fact)).encode()).hexdigest()
-
-
-def looks_of(scene: Scene) -> tuple[_Filmed, ...]:
-    """Return the ways in which a scene's clips are filmed, and of each the number of its variation, None for one a clip."""
-    return HIDING if scene.basis == "hidden_state" else LOOKS
 
 
 def _like(scene: Scene, like: str, settings: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,7 +189,7 @@ def judge_scene(values: Mapping[str, Any], scene: Scene) -> dict[str, Any]:
     table = control_report.confusion(scene.outcomes, opened)
     looks = {
         f"{look} {'each' if variation is None else variation}": _right(scene, [o for o in opened if o.sealed.batch == number])
-        for number, (look, variation) in enumerate(looks_of(scene))
+        for number, (look, variation) in enumerate((*LOOKS, AGAIN))
     }
     return {
         "refused": None,
@@ -226,7 +211,7 @@ def _right(scene: Scene, opened: Sequence[control_report.Opened]) -> int:
 
 def _wishes(scene: Scene, values: Mapping[str, Any]) -> tuple[list[Wish], list[str]]:
     """Return every clip wanted, and the outcomes of which no rollout came: those are in no figure."""
-    seed, count, looks = values["seed"], len(scene.outcomes), len(looks_of(scene))
+    seed, count, looks = values["seed"], len(scene.outcomes), len(LOOKS)
     heap = len(scene.device.world().loose) > HEAP
     limit, nulls = (min(values[name], FEW) if heap else values[name] for name in ("limit", "nulls"))
     each, spoiled = -(-values["k"] // count), EACH * len(UNREADABLE)
@@ -260,18 +245,29 @@ def _wishes(scene: Scene, values: Mapping[str, Any]) -> tuple[list[Wish], list[s
 
 
 def _drawn(scene: Scene, seed: int, wishes: Sequence[Wish], hidden: Path) -> tuple[list[Control], dict[str, str]]:
-    """Draw every clip as its batch is filmed, as sparsely as still is whole for what the judge reads; say what was not made."""
+    """Draw every clip as its batch is filmed, as sparsely as still is whole for what the judge reads; say what was not made.
+
+    Two rollouts may look alike to the byte, where the image hides what differs between them: the second is filmed again.
+    """
     controls, not_made = list[Control](), dict[str, str]()
     one = run_rollouts(scene.integrator, scene.device, seed, scene.stream, [wishes[0].index], fps=FPS)
     whole = len((one.trajectories or ((),))[0])
     rows = min(whole, LONGEST)
     fps = FPS * rows / whole
-    for number, (look, variation) in enumerate(looks_of(scene)):
+    seen, alike = set[bytes](), list[Wish]()
+    for number, (look, variation) in enumerate((*LOOKS, AGAIN)):
         film = Film(look, shutter=STILL, variation=variation or 0, each=variation is None, frames=rows, fps=fps)
-        mine = [wish for wish in wishes if wish.batch == number]
-        made, refused = make(scene, seed, mine, hidden / str(number), Recipe(film, sparse=max(1, rows // DRAWN)))
-        controls += made
+        mine = {wish.index: wish for wish in (wishes if number < len(LOOKS) else alike) if wish.batch == number}
+        recipe = Recipe(film, sparse=max(1, rows // DRAWN))
+        made, refused = make(scene, seed, list(mine.values()), hidden / str(number), recipe)
         not_made |= refused
+        for control in made:
+            digest = hashlib.sha256(control.path.read_bytes()).digest()
+            if digest in seen and number < len(LOOKS):
+                alike.append(replace(mine[control.index], batch=len(LOOKS)))
+            else:
+                controls.append(control)
+            seen.add(digest)
     return controls, not_made
 
 

@@ -92,12 +92,16 @@ def test_the_table_says_what_it_cannot_do(toy_conf, tmp_path, capsys):
     assert "draws what the trained judge reads" in capsys.readouterr().err
 
 
-def test_clips_that_differ_in_nothing_but_their_outcome_vary_in_how_they_are_filmed(tmp_path):
-    """Of 8 cards turned over from 52, filmed alike, two would be the same bytes; they are not, and all are read."""
+def test_a_clip_that_comes_out_as_another_one_is_filmed_again(tmp_path):
+    """Two rollouts that turn up the same card are the same bytes where both are filmed alike; a third is another card."""
     scene = load_scene("calibench/cards")
-    assert scene.basis == "hidden_state" and control_table.looks_of(load_scene("calibench/dice")) == control_table.LOOKS
     wishes, _ = control_table._wishes(scene, {"k": 8, "seed": 0, "limit": 400, "nulls": 8})
-    same = [dataclasses.replace(wishes[0], index=wish.index, end=wish.end) for wish in wishes if wish.end == wishes[0].end][:2]
-    controls, refused = control_table._drawn(scene, 0, same, tmp_path)
-    assert len(controls) == len(same) == 2 and refused == {}
-    assert controls[0].path.read_bytes() != controls[1].path.read_bytes()
+    same = [wish for wish in wishes if wish.end == wishes[0].end][:2]
+    other = next(wish for wish in wishes if wish.end != wishes[0].end)
+    three = [dataclasses.replace(wishes[0], index=wish.index, end=wish.end, batch=2) for wish in (*same, other)]
+    controls, refused = control_table._drawn(scene, 0, three, tmp_path)
+    assert len(same) == 2 and refused == {}
+    assert [(one.index, one.batch) for one in controls] == [
+        (three[0].index, 2), (three[2].index, 2), (three[1].index, len(control_table.LOOKS)),
+    ]  # fmt: skip
+    assert len({one.path.read_bytes() for one in controls}) == 3
