@@ -32,7 +32,7 @@ benchmarks: setup
 	$(BIN)/python -m benchmarks out=docs/performance.md
 
 judges: setup
-	$(BIN)/quincunx controls suite=table scenes='*' k=60 out=out/judges overwrite=true
+	$(BIN)/quincunx controls suite=table scenes='*' k=72 out=out/judges overwrite=true
 	cp out/judges/judges.md docs/judges.md
 
 lint: setup

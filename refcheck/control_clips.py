@@ -156,7 +156,7 @@ def _draw(task: _Task) -> list[Control | tuple[str, str]]:
     made: list[Control | tuple[str, str]] = []
     scene, recipe = task.recipe.scene(task.scene), task.recipe
     film, few = recipe.film, recipe.sparse
-    sparse = dataclasses.replace(film, fps=film.fps / few, frames=math.ceil(film.frames / few) + (few > 1) * HELD)
+    sparse = dataclasses.replace(film, fps=film.fps / few, frames=math.ceil(film.frames / few), held=(few > 1) * HELD)
     films = {1: film, few: sparse}
     damagers = {stride: Damager(scene, one, task.seed) for stride, one in films.items() if any(w.kind for w in task.wishes)}
     filming = Filming(scene, sparse, task.seed)

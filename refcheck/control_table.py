@@ -39,7 +39,7 @@ from simulators.execute import InfrastructureError, spread
 from simulators.render.blur import STILL
 from simulators.sampling import generator
 
-VERSION = 3  # of what a row is made of
+VERSION = 4  # of what a row is made of
 _Filmed = tuple[str, int | None]
 LOOKS: tuple[_Filmed, ...] = (("phone", 0), ("phone", 1), ("flat", 0), ("toy", 0))
 """Ways of filming, with the number of the variation: the trained judge learns none of them, but the studio and its own."""

@@ -37,6 +37,7 @@ from simulators.device import NULL_REASONS, Rollouts, State
 from simulators.engines.loop import run
 from simulators.execute import Pool, run_range
 from simulators.render import Canvas, Image, looks
+from simulators.render.blur import STILL
 from simulators.render.canvas import Region
 from simulators.video import MINIMUM, frames_of_clip, read_clip, write_clip
 
@@ -65,7 +66,7 @@ KINDS = {
         Kind("early_cut", "unreadable", "the clip ends after 35 % of the time that the outcome takes to be decided"),
         Kind("frozen_start", "unreadable", "the source image is held, and the clip ends 35 % into what decides the outcome"),
         Kind("low_resolution", "unreadable", "8 pixels across, enlarged"),
-        Kind("compression", "unreadable", "a sixth of the size at x264's crf 51, its worst, enlarged"),
+        Kind("compression", "unreadable", "a twentieth of the size at x264's crf 51, its worst, enlarged"),
         Kind("teleport", "broken", "what moves most jumps aside in the middle of its motion, and back", "object_continuity"),
         Kind("duplicate", "broken", "a second one of what moves most appears for a while", "object_continuity"),
         Kind("vanish", "broken", "what moves most is gone for a while", "object_continuity"),
@@ -87,7 +88,7 @@ OUT_OF_SCHEMA = frozenset(("stuck", "left_apparatus"))
 EARLY = 0.35  # of the time from the release to the decision
 ASIDE = 0.15  # of the picture's height that a teleported or second body is away
 DRIFT = 0.1  # of the picture's width
-ACROSS, SMALLER = 8, 6
+ACROSS, SMALLER = 8, 20
 BROKEN_ROWS = 8  # fewest frames that a fault is seen for, where the motion is as long: one in eight of a short clip
 BOARD = (92, 92, 96)
 SAMPLE, SAMPLE_FPS = 8, 12.0  # rollouts, and states a second, that tell where an outcome can be read from
@@ -180,7 +181,8 @@ class Damager:
             self._hidden: Region | None = None
 
     def _film(self, trajectory: State, canvas: Canvas | None = None) -> Iterator[Image]:
-        drawn = frames_of_clip(canvas or self._canvas, trajectory, self.film.fps, self.film.frames)
+        least = self.film.least(len(trajectory), STILL)
+        drawn = frames_of_clip(canvas or self._canvas, trajectory, self.film.fps, least)
         yield from looks.develop(drawn, self._shot)
 
     def _region(self) -> Region:

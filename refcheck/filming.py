@@ -41,7 +41,8 @@ class Film:
     """How clips are filmed: by the scene's own renderer, in the studio, the way that gives its source image.
 
     `renderer` and `shutter` stand in for the scene's and the look's. Clips share variation number `variation` of the look,
-    and so their source image; with `each`, every clip has its own, numbered by its rollout. `frames` is the fewest a clip has.
+    and so their source image; with `each`, every clip has its own, numbered by its rollout. `frames` is the fewest a clip has,
+    and `held` the fewest in which its final state is shown once more.
     `notes` puts a track and what made a clip beside it, `masks` segmentation and depth too.
     """
 
@@ -51,6 +52,7 @@ class Film:
     variation: int = 0
     each: bool = False
     frames: int = MINIMUM
+    held: int = 0
     fps: float = FPS
     notes: bool = False
     masks: bool = False
@@ -58,6 +60,10 @@ class Film:
     def number(self, index: int) -> int:
         """Return the number of the variation that films rollout `index`."""
         return index if self.each else self.variation
+
+    def least(self, states: int, shutter: Shutter) -> int:
+        """Return the fewest frames of the clip of a trajectory of so many states."""
+        return max(self.frames, len(rows_of_clip(states, shutter, 1, 0.0)) + self.held)
 
     def shot(self, scene: Scene, seed: int, index: int) -> Shot:
         """Return camera, light and sensor for rollout `index`."""
@@ -155,9 +161,9 @@ class Filming:
     def frames(self, index: int, trajectory: State) -> Iterator[Image]:
         """Yield the frames of the clip of rollout `index`."""
         self._load(index)
-        drawn = frames_of_clip(
-            self._canvas, trajectory, self.film.fps, self.film.frames, preludes=self._preludes, shutter=self.shot.look.shutter
-        )
+        shutter = self.shot.look.shutter
+        least = self.film.least(len(trajectory), shutter)
+        drawn = frames_of_clip(self._canvas, trajectory, self.film.fps, least, preludes=self._preludes, shutter=shutter)
         yield from looks.develop(drawn, self.shot)
 
     @property
@@ -174,7 +180,8 @@ class Filming:
             self._segmenter = Segmenter(world, self.shot.camera)
         if self._contacts is None:
             self._contacts = Contacts(world)
-        rows = rows_of_clip(len(trajectory), self.shot.look.shutter, self.film.frames)
+        shutter = self.shot.look.shutter
+        rows = rows_of_clip(len(trajectory), shutter, self.film.least(len(trajectory), shutter))
         with atomic(path.with_suffix(TRACK)) as temporary, open(temporary, "wb") as file:
             arrays = track(self.scene.device, self.shot.camera, self._segmenter, self._contacts, trajectory, rows)
             np.savez_compressed(file, allow_pickle=False, **arrays)

@@ -207,3 +207,6 @@ def test_sparse_clips_show_opening_and_end(toy_conf, tmp_path):
     a, b = list(read_clip(whole.path)), list(read_clip(sparse.path))
     assert len(b) < len(a) / 4 and apart(a[0], b[0]).max() <= 3 and apart(a[-1], b[-1]).max() <= 3
     assert apart(b[-1], b[-3]).max() <= 3, "the end is held"
+    (long,), _ = make(scene, 0, [wish], tmp_path / "long", Recipe(Film(frames=2), crf=0, sparse=8))
+    c = list(read_clip(long.path))
+    assert len(c) >= 4 and apart(c[-1], c[-3]).max() <= 3 < apart(c[0], c[-1]).max(), "however short the film asked for is"
