@@ -158,9 +158,7 @@ class Damager:
             yield from self._broken(kind, trajectory)
         else:
             for frame in self._unreadable(kind, trajectory):
-                if np.all(frame == frame[0, 0]):
-                    raise NotApplicable("one single colour is left of the picture: no clip is written of that")
-                yield frame
+                yield _not_plain(frame)
 
     @cached_property
     def _sample(self) -> Sequence[State]:
@@ -248,7 +246,7 @@ class Damager:
         with tempfile.TemporaryDirectory(prefix="quincunx-") as name:
             path = Path(name) / "small.mp4"
             frames = (cv2.resize(f, small, interpolation=cv2.INTER_AREA) for f in self._film(trajectory))
-            write_clip(path, (np.asarray(frame, np.uint8) for frame in frames), self.film.fps, 51)
+            write_clip(path, (_not_plain(np.asarray(frame, np.uint8)) for frame in frames), self.film.fps, 51)
             for frame in read_clip(path):
                 yield _sized(frame, (high, wide))
 
@@ -320,6 +318,13 @@ class Damager:
 
 def _sized(frame: Image, shape: Sequence[int]) -> Image:
     return np.asarray(cv2.resize(np.ascontiguousarray(frame), (shape[1], shape[0]), interpolation=cv2.INTER_CUBIC), np.uint8)
+
+
+def _not_plain(frame: Image) -> Image:
+    """Return the frame. Raises `NotApplicable` where it is one single colour, of which no clip is written."""
+    if np.all(frame == frame[0, 0]):
+        raise NotApplicable("one single colour is left of the picture: no clip is written of that")
+    return frame
 
 
 def _inside(box: tuple[int, int, int, int], shape: Sequence[int]) -> Region:
