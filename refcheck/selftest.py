@@ -231,7 +231,9 @@ def _readings(bench: _Bench, scene: Scene, controls: Sequence[Control], said: Ca
         row = entry.row.model_copy(
             update={"outcome_label": label, "observation": "null_observation" if label is None else "outcome"}
         )
-        entries[number] = entry.model_copy(update={"row": row})
+        null = "" if label is not None else "unreadable"
+        reading = None if entry.reading is None else {**entry.reading, "outcome": label, "null": null}
+        entries[number] = entry.model_copy(update={"row": row, "reading": reading})
     control_judges.write_readings(folder.parent / "readings", entries)
     return blind.open_sealed(folder.parent / "readings", key)
 

@@ -69,7 +69,6 @@ def test_a_suite_that_misses_a_defect_ends_in_status_3(tmp_path, monkeypatch, ca
     assert "NOT CAUGHT" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_each_defect_is_caught_and_nothing_else(tmp_path):
     assert app.main(["controls", "suite=smoke", "workers=1", f"out={tmp_path / 'o'}"]) == 0
     result = json.loads((tmp_path / "o" / "result.json").read_text())
