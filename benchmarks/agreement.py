@@ -110,7 +110,7 @@ def row(scene: Scene, n: int, keep: Path, seconds: float) -> tuple[tuple[str, ..
     longer = "-" if np.all(np.isnan(b[:, 1])) else f"{np.nanmean(a[:, 1]) / np.nanmean(b[:, 1]) - 1.0:+.1%}"
     fps = min(FRAMES, *(one.steps_per_second or FRAMES for one in (ours, theirs)))
     hits = [] if scene.device.readout == "last" else [mean_impacts(scene, one, fps) for one in (ours, theirs)]
-    often = f"{hits[0] / hits[1] - 1.0:+.1%}" if hits else "-"
+    often = f"{hits[0] / hits[1] - 1.0:+.1%}" if hits and hits[1] > 0.0 else "-"  # a wheel at its axle meets nothing
     told = (f"{tvd:.4f}", f"{lower:.4f} to {upper:.4f}", "yes" if upper <= wanted else "no", f"{alike:.1%}", longer, often)
     shares = [np.bincount(kind, minlength=len(classes)) / len(kind) for kind in kinds]
     seen = [f"{name} {a:.3f}, {b:.3f}" for name, a, b in zip(classes, *shares, strict=True) if a or b]
