@@ -258,8 +258,7 @@ def _drawn(scene: Scene, seed: int, wishes: Sequence[Wish], hidden: Path) -> tup
     for number, (look, variation) in enumerate((*LOOKS, AGAIN)):
         film = Film(look, shutter=STILL, variation=variation or 0, each=variation is None, frames=rows, fps=fps)
         mine = {wish.index: wish for wish in (wishes if number < len(LOOKS) else alike) if wish.batch == number}
-        recipe = Recipe(film, sparse=max(1, rows // DRAWN))
-        made, refused = make(scene, seed, list(mine.values()), hidden / str(number), recipe)
+        made, refused = make(scene, seed, list(mine.values()), hidden / str(number), Recipe(film, sparse=max(1, rows // DRAWN)))
         not_made |= refused
         for control in made:
             digest = hashlib.sha256(control.path.read_bytes()).digest()
