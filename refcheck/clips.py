@@ -93,6 +93,36 @@ def search(
     return Rollouts.concatenate(found)
 
 
+def find_nulls(
+    scene: Scene,
+    seed: int,
+    each: int,
+    *,
+    limit: int,
+    reasons: Sequence[str] = NULL_REASONS[1:],
+    stream: str | None = None,
+    pool: Pool | None = None,
+) -> Rollouts:
+    """Return the first `each` rollouts of a mass run of at most `limit` for every one of `reasons` to end in nothing.
+
+    They are found, never made: fewer come back where physics gives fewer.
+    """
+    left = np.array([each * (reason in reasons) for reason in NULL_REASONS])
+    found = [run(scene.integrator, scene.device, seed, stream or scene.stream, [])]
+    parts = run_range(scene.integrator, scene.device, seed, stream or scene.stream, 0, limit, pool)
+    try:
+        while left.any():
+            part = next(parts, None)
+            if part is None:
+                break
+            rows = np.sort(np.concatenate([np.flatnonzero(part.null == code)[:count] for code, count in enumerate(left)]))
+            left -= np.bincount(part.null[rows], minlength=len(left))
+            found.append(part[rows])
+    finally:
+        parts.close()  # type: ignore[attr-defined]
+    return Rollouts.concatenate(found)
+
+
 def require_all(scene: Scene, rollouts: Rollouts, needed: Sequence[int] | NDArray[np.integer], limit: int) -> Rollouts:
     """Return `rollouts` if they hold `needed[k]` of each outcome; raise `UserError` naming what is missing otherwise."""
     have = np.bincount(scene.outcome(rollouts.fact), minlength=len(scene.outcomes))

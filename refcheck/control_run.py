@@ -19,7 +19,7 @@ from refcheck.command import UserError
 from refcheck.control_clips import Recipe, Wish, make
 from refcheck.control_judges import Asked
 from refcheck.control_sets import Wanted, draw_labels, fill, want
-from refcheck.damage import KINDS, WITHOUT_OUTCOME, find_nulls
+from refcheck.damage import KINDS, WITHOUT_OUTCOME
 from scenes.scene import Scene
 from simulators.device import NULL_REASONS, Rollouts
 from simulators.execute import InfrastructureError, Pool
@@ -91,7 +91,7 @@ def plan(scene: Scene, values: Mapping[str, Any], pool: Pool | None, progress: P
             damaged.append(Wish(int(chosen.index[row]), end, truth, kind))
     reasons = [kind for kind in kinds if KINDS[kind].family == "null"]
     if each and reasons:
-        nulls = find_nulls(scene, seed, each, values["nulls"], pool)
+        nulls = clips.find_nulls(scene, seed, each, limit=values["nulls"], pool=pool)
         for kind in reasons:
             rows = np.flatnonzero(nulls.null == NULL_REASONS.index(kind))
             damaged += [Wish(int(nulls.index[r]), (int(nulls.fact[r]), int(nulls.null[r])), None, kind) for r in rows]

@@ -25,7 +25,7 @@ from refcheck.command import COMPLETED, INFRASTRUCTURE, Answer, Request, UserErr
 from refcheck.control_clips import Recipe, Wish, make
 from refcheck.control_judges import judge_for
 from refcheck.control_sets import draw_labels, fill
-from refcheck.damage import KINDS, WITHOUT_OUTCOME, find_nulls
+from refcheck.damage import KINDS, WITHOUT_OUTCOME
 from refcheck.evaluate_judges import judges_asked
 from refcheck.filming import FPS, Film
 from refcheck.output import atomic, plain, to_json
@@ -238,7 +238,7 @@ def _wishes(scene: Scene, values: Mapping[str, Any]) -> tuple[list[Wish], list[s
     ]
     for number, (index, fact, null) in enumerate(ends[len(labels) :]):
         wishes.append(Wish(index, (fact, null), None, UNREADABLE[number % len(UNREADABLE)], number % looks))
-    ended = find_nulls(scene, seed, EACH, nulls)
+    ended = clips.find_nulls(scene, seed, EACH, limit=nulls)
     for number, (index, fact, null) in enumerate(zip(ended.index, ended.fact, ended.null, strict=True)):
         wishes.append(Wish(int(index), (int(fact), int(null)), None, NULL_REASONS[null], number % looks))
     return wishes, [label for label, n in zip(scene.outcomes, have, strict=True) if n == 0]

@@ -33,9 +33,8 @@ from refcheck.faults import (
 )
 from refcheck.filming import Film, canvas_of
 from scenes.scene import Scene
-from simulators.device import NULL_REASONS, Rollouts, State
+from simulators.device import State
 from simulators.engines.loop import run
-from simulators.execute import Pool, run_range
 from simulators.render import Canvas, Image, looks
 from simulators.render.blur import STILL
 from simulators.render.canvas import Region
@@ -99,28 +98,6 @@ def truth_null(kind: str) -> str:
     if kind not in WITHOUT_OUTCOME:
         return ""
     return "out_of_schema" if kind in OUT_OF_SCHEMA else "unreadable"
-
-
-def find_nulls(scene: Scene, seed: int, each: int, limit: int, pool: Pool | None = None) -> Rollouts:
-    """Return the first `each` rollouts of a mass run of at most `limit` for every reason of ending in nothing.
-
-    They are found, never made: fewer come back where physics gives fewer.
-    """
-    left = np.full(len(NULL_REASONS), each)
-    left[0] = 0
-    found = [run(scene.integrator, scene.device, seed, scene.stream, [])]
-    parts = run_range(scene.integrator, scene.device, seed, scene.stream, 0, limit, pool)
-    try:
-        for part in parts:
-            rows = np.concatenate([np.flatnonzero(part.null == code)[:count] for code, count in enumerate(left)])
-            rows = np.sort(rows.astype(np.int64))
-            left -= np.bincount(part.null[rows], minlength=len(left))
-            found.append(part[rows])
-            if not left.any():
-                break
-    finally:
-        parts.close()  # type: ignore[attr-defined]
-    return Rollouts.concatenate(found)
 
 
 def decided_at(scene: Scene, trajectory: State) -> int:

@@ -17,11 +17,12 @@ import numpy as np
 from numpy.random import Generator, Philox
 from numpy.typing import NDArray
 
-from refcheck.clips import FPS, search
+from refcheck.clips import FPS, find_nulls, search
 from refcheck.judges import features, focus
 from refcheck.judges.features import FloatArray, Frame, Sight
 from refcheck.judges.features import Look as Seen
 from refcheck.judges.focus import Focus
+from refcheck.judges.learners import BETWEEN, NOTHING
 from scenes.scene import Scene
 from simulators.device import State
 from simulators.engines.loop import REST_TIME, run
@@ -43,6 +44,7 @@ MOST = 400  # final states in all: what they teach, and what drawing them costs,
 CLUSTER = 96  # rollouts of a heap of like bodies: who lies where is changed, so that few show every outcome
 WIDER = (4.0, 16.0, 64.0)  # times the spread of a launch, for outcomes that never come
 VARIANTS = 2  # times that what decides is cut out of a picture
+RARE = 4  # times as many rollouts are looked through for those that ended between two outcomes: one in hundreds does
 RECORDED = 12  # rollouts that undecided states are taken from
 INEXACT = 1.2  # pixels at least, standard deviation of a place: dice were found so in looks not learned (1.1 and 1.7)
 ROOM = 120.0  # pixels about a spot: colours are measured there, and must be those of more than one sector
@@ -53,7 +55,7 @@ Advance = Callable[[int], Any]
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """Final states with an outcome each, and states that show none."""
+    """Final states with an outcome each, or `BETWEEN` two, and states that show none."""
 
     ends: State
     labels: NDArray[np.int64]
@@ -67,7 +69,8 @@ def collect(
     """Return at most `per_outcome` final states of each outcome, `most` in all, as many as turn up in `limit` rollouts.
 
     In a heap the deciding body changes places with others of other looks. For an outcome that does not come the launch is
-    spread wider: only what it looks like is learned.
+    spread wider: only what it looks like is learned. Of what one body decides, as many states again that ended between two
+    outcomes: how near to the line nothing may be said.
     """
     count = len(scene.outcomes)
     per = min(per_outcome, max(8, most // count))
@@ -94,6 +97,11 @@ def collect(
         ends.append(wide.end)
         labels.append(scene.outcome(wide.fact).astype(np.int64))
         facts.append(wide.fact.astype(np.int64))
+    if not heap and focus.parts_of(scene) is None:
+        balanced = find_nulls(scene, seed, per, limit=RARE * limit, reasons=("on_edge",), stream=stream, pool=pool)
+        ends.append(balanced.end)
+        labels.append(np.full(len(balanced), BETWEEN))
+        facts.append(balanced.fact.astype(np.int64))
     return States(State.concatenate(ends), np.concatenate(labels), np.concatenate(facts), _undecided(scene, seed))
 
 
@@ -189,7 +197,7 @@ class _Task:
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """One picture that is learned from: `label` is its outcome's position, -1 without one; `fact` the device's.
+    """One picture that is learned from: `label` is its outcome's position, or `NOTHING`, or `BETWEEN`; `fact` the device's.
 
     `sight` where all of it was drawn; `places` (c, 2) [px] of what decides, None where nothing does. Without a sight, `looks`:
     how what decides looks (a list of c, more than once, each cut out a little elsewhere). `shape` (H, W): the source image's
@@ -265,7 +273,7 @@ class Examples:
 
 def draw(scene: Scene, states: States, source: Image, seed: int, pool: Pool | None) -> Examples:
     """Draw the states under the training looks: some whole, of the others what is near the deciding body."""
-    where = Focus.of(scene, states.ends)
+    where = Focus.of(scene, states.ends[np.flatnonzero(states.labels >= 0)])
     bodies = where.bodies(scene, states.ends)
     middle, sizes = where.places(scene.camera, states.ends, bodies)
     size = float(np.quantile(sizes, 0.9))
@@ -292,7 +300,7 @@ def draw(scene: Scene, states: States, source: Image, seed: int, pool: Pool | No
             tasks.append(_Task(scene, shot, some, decide, whole, regions, middles, size, source, region, path))
             told.append(np.concatenate([np.full(len(others), -1), rows]))
         drawn = spread(pool, _draw, tasks)
-    labels, facts = np.append(states.labels, -1), np.append(states.facts, -1)  # row -1 is undecided
+    labels, facts = np.append(states.labels, NOTHING), np.append(states.facts, -1)  # row -1 is undecided
     items = [
         Example(way, int(labels[row]), int(facts[row]), sight, at, cut, shape)
         for way, (rows, some_drawn) in enumerate(zip(told, drawn, strict=True))

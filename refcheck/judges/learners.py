@@ -1,6 +1,6 @@
 """How the trained judge names what it has found: readers of crops, and the curve from margin to probability.
 
-It refuses to know scenes and files: arrays and pictures come in, places and words go out.
+It refuses to know scenes and files: arrays and pictures come in, words go out.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from sklearn.svm import SVC
 from refcheck.judges import features, focus
 from refcheck.judges.features import FloatArray, Look
 
+NOTHING, BETWEEN = -1, -2  # in place of a word: nothing to be named is there, or what is there lies between two
+LIGHT = 0.15  # what lies between two words weighs at most, where a word weighs about 1
 FOLDS = 3
 COMPONENTS = (60, 100)  # of upright and of turned looks
-JITTER = (0.06, 0.03)  # of scale and place, as shares: nothing is ever cut out quite in the same place
+JITTER = (0.1, 0.05)  # of scale and place, as shares: nothing is ever cut out quite in the same place
 TURNS = tuple(30.0 * k for k in range(12))  # degrees: a thing that is looked down on may lie any way round
 SWAY = 30.0  # degrees, either way, where its sides are seen too: they are always below
-MOST_ROWS = 8_000  # of turned looks, about, that pairs of words are learned from: what that takes grows with their square
+MOST_ROWS = 16_000  # of turned looks, about, that pairs of words are learned from: what that takes grows with their square
 HIDDEN, BATCH, RATE = 128, 256, 2e-3  # units of a network, turned looks that it learns from at a time, and how fast
 PASSES, STEPS = 12, 1500  # how often at least it sees every one, and how often some
 UNLIKELY = 1e-6  # least probability that a network gives a word
@@ -71,7 +73,7 @@ class Block:
 def telling(looks: Sequence[Look], y: NDArray[np.int64]) -> tuple[int, int]:
     """Return the corner (row, column) of the part of a fine crop where words `y` (n,) differ most, against what else varies.
 
-    Looks at nothing (-1) do not count.
+    Looks at what has no word (below 0) do not count.
     """
     x = np.stack([look.fine for look in looks])[y >= 0].astype(np.float32)
     ratio = cv2.boxFilter(focus.telling(x, y[y >= 0]), -1, (3, 3))
@@ -189,14 +191,26 @@ class Described:
             step = max(2, round(len(rows) * len(turned) / MOST_ROWS))
             parts = [(x[rows[k % step :: step]], y[k % step :: step]) for k, x in enumerate(turned)]
             x, words = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
-            return SVC(C=10.0, class_weight="balanced", decision_function_shape="ovo").fit(x, words)
-        return SVC(C=30.0, class_weight="balanced", decision_function_shape="ovo").fit(joined(self.upright, kind)[rows], y)
+            return _pairwise(10.0, x, words)
+        return _pairwise(30.0, joined(self.upright, kind)[rows], y)
 
     def scores(self, kind: str, model: SVC | Net, rows: NDArray[np.int64]) -> FloatArray:
         """Return what a model says of looks `rows`."""
         if kind.split(", ")[0] in self.read:
             return np.mean([model.decision_function(x[rows]) for x in self._any_way(kind, self.read)], axis=0)
         return np.asarray(model.decision_function(joined(self.upright, kind)[rows]))
+
+
+def _pairwise(cost: float, x: FloatArray, y: NDArray[np.int64]) -> SVC:
+    """Fit a classifier of each pair of words `y` (n,) to descriptions (n, d): every word weighs the same, `BETWEEN` less.
+
+    What lies between two is rare: weighed as they are, it would take in all that is near the line.
+    """
+    words, counts = np.unique(y, return_counts=True)
+    weights = dict(zip(words.tolist(), (counts.mean() / counts).tolist(), strict=True))
+    if BETWEEN in weights:
+        weights[BETWEEN] = min(LIGHT, weights[BETWEEN])
+    return SVC(C=cost, class_weight=weights, decision_function_shape="ovo").fit(x, y)
 
 
 def joined(parts: Mapping[str, FloatArray], kind: str) -> FloatArray:
@@ -206,7 +220,7 @@ def joined(parts: Mapping[str, FloatArray], kind: str) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """Names what a look shows: words from 0, and -1 for a look at nothing where it learned that."""
+    """Names what a look shows: words from 0, `BETWEEN` for what lies between two, `NOTHING`, where it learned those."""
 
     kind: str
     blocks: tuple[Block, ...]
@@ -244,12 +258,27 @@ def _words(model: SVC | Net, scores: FloatArray) -> tuple[NDArray[np.int64], Flo
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Which features serve best: the `reader` by them, every accuracy, margin and rightness (n,) of the looks at outcomes."""
+    """Which features serve best: the `reader` by them, and every accuracy.
+
+    Of each look (n,) at an outcome whether it is `named` at all, and `right`; `margins` to the next word. `curve` goes from a
+    named one's margin to the probability that it is right.
+    """
 
     reader: Reader
     accuracies: dict[str, float]
-    margins: FloatArray
+    named: NDArray[np.bool_]
     right: NDArray[np.bool_]
+    margins: FloatArray
+
+    @property
+    def curve(self) -> tuple[float, float]:
+        """Slope and offset of the logistic curve, see `calibrate`."""
+        return calibrate(self.margins[self.named], self.right[self.named])
+
+    @property
+    def serves(self) -> bool:
+        """Whether what is named has a probability of being right that follows from its margin."""
+        return separates(self.margins[self.named], self.right[self.named])
 
 
 def compare(
@@ -260,19 +289,21 @@ def compare(
     Each look is read by a reader that has learned nothing filmed in its way: `ways` (n,) are the groups that are left out
     (but for the principal components, which know no word). Accuracy is the mean over words.
     """
-    told, tried = dict[str, float](), dict[str, tuple[FloatArray, NDArray[np.bool_]]]()
+    told, tried = dict[str, float](), dict[str, tuple[NDArray[np.bool_], NDArray[np.bool_], FloatArray]]()
+    outcome = y[rows] >= 0
     for kind in kinds:
         margins, said = np.zeros(len(rows)), np.zeros(len(rows), np.int64)
         for learn, test in GroupKFold(FOLDS).split(rows, groups=ways[rows]):
             model = described.learn(kind, rows[learn], y[rows[learn]])
             said[test], margins[test] = _words(model, described.scores(kind, model, rows[test]))
         right = said == y[rows]
-        told[kind] = float(np.mean([right[y[rows] == word].mean() for word in np.unique(y[rows])]))
-        tried[kind] = margins[y[rows] >= 0], right[y[rows] >= 0]
-    serve = {kind: told[kind] for kind, found in tried.items() if separates(*found)}
+        told[kind] = float(np.mean([right[y[rows] == word].mean() for word in np.unique(y[rows]) if word != BETWEEN]))
+        tried[kind] = (said >= 0)[outcome], right[outcome], margins[outcome]
+    sure = {kind: (margins[named], right[named]) for kind, (named, right, margins) in tried.items()}
+    serve = {kind: told[kind] for kind, found in sure.items() if separates(*found)}
     serve = serve or told  # whose answers are then none
     alike = [kind for kind, share in serve.items() if share >= max(serve.values()) - NEAR]
-    best = min(alike, key=lambda kind: loss(*tried[kind]))
+    best = min(alike, key=lambda kind: loss(*sure[kind]))
     return Comparison(Reader.of(best, described, y, rows), told, *tried[best])
 
 
@@ -282,11 +313,11 @@ def learn(
     """Return what tells looks at something (1) from looks at nothing (0), and the best reader of words.
 
     They are two, since a place tells words apart and nothing else: something wrong may lie anywhere. A scene with a single word
-    is read against nothing.
+    is read against nothing. What lies between two words shows no less than they do: where it lies alone tells it.
     """
-    described, every = Described.of(looks, y), np.arange(len(y))
-    shows = compare(described, SHOWING, (y >= 0).astype(np.int64), every, ways)
-    rows = np.flatnonzero(y >= 0) if len(np.unique(y[y >= 0])) > 1 else every
+    described, clear = Described.of(looks, y), np.flatnonzero(y != BETWEEN)
+    shows = compare(described, SHOWING, (y >= 0).astype(np.int64), clear, ways)
+    rows = np.flatnonzero(y != NOTHING) if len(np.unique(y[y >= 0])) > 1 else clear
     best = compare(described, KINDS, y, rows, ways)
     # A network is as sure of dice that it reads wrong as of others: it is taken only where it reads far more.
     for kind, gain in ((SWAYED, 0.0), (TURNED, 0.0), (COLOURED, NEAR)):
@@ -296,7 +327,7 @@ def learn(
             described = described.and_turned(kind, looks, generator)
         other = compare(described, (kind,), y, rows, ways)
         accuracies = best.accuracies | other.accuracies
-        better = separates(other.margins, other.right) and accuracies[kind] > accuracies[best.reader.kind] + gain
+        better = other.serves and accuracies[kind] > accuracies[best.reader.kind] + gain
         best = replace(other if better else best, accuracies=accuracies)
     return shows.reader, best
 

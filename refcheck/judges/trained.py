@@ -25,7 +25,7 @@ from refcheck.judges import examples, features, focus
 from refcheck.judges.detector import BESIDE, Detector
 from refcheck.judges.examples import TRAINING, Advance, Example, Examples
 from refcheck.judges.features import FloatArray, Look, Sight
-from refcheck.judges.learners import Reader, calibrate, learn
+from refcheck.judges.learners import BETWEEN, NOTHING, Reader, learn
 from refcheck.tally import Reading
 from scenes.scene import Scene
 from simulators.execute import Pool
@@ -70,8 +70,8 @@ class TrainedJudge:
     `detector` finds what decides, `shows` says whether it is there, `reader` names what it shows, in the words of `answers`: an
     outcome for each combination. `slope` and `offset` turn the margin between the best answer and the next into the probability
     of being right. A clip is unreadable where its opening is less than `alike` like the source image, where less than `begun`
-    changed in the picture or more than `outside` in the `still` part of it, where nothing like what decides is found, and where
-    it `rests` in no end.
+    changed in the picture or more than `outside` in the `still` part of it, where nothing like what decides is found, where
+    that lies on a line between two outcomes, and where it `rests` in no end.
     """
 
     outcomes: tuple[str, ...]
@@ -91,7 +91,7 @@ class TrainedJudge:
     threshold: float = THRESHOLD
 
     name: ClassVar[str] = "trained"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     @classmethod
     def train(
@@ -124,7 +124,7 @@ class TrainedJudge:
         states = examples.collect(scene, seed, per_outcome, limit, pool, advance, most)
         found = time.monotonic()
         source = source_of(scene)
-        counts = np.bincount(states.labels, minlength=len(scene.outcomes))
+        counts = np.bincount(states.labels[states.labels >= 0], minlength=len(scene.outcomes))
         if counts.max() < LEAST:
             told = ", ".join(f"{label}: {count}" for label, count in zip(scene.outcomes, counts, strict=True))
             raise UserError(f"a judge needs {LEAST} examples of an outcome, and found {told}: give more with limit=")
@@ -139,25 +139,26 @@ class TrainedJudge:
         """Fit to drawn examples, whose labels are what it learns; `generator` chooses cells and damage to learn from."""
         labels = np.array([one.label for one in drawn.items])
         counts = np.bincount(labels[labels >= 0], minlength=len(scene.outcomes))
-        learned = {k for k in range(len(scene.outcomes)) if counts[k] >= LEAST}
-        kept = [one for one in drawn.items if one.label < 0 or one.label in learned]
+        learned = {k for k in range(len(scene.outcomes)) if counts[k] >= LEAST} | {NOTHING}
+        learned |= {BETWEEN} if np.sum(labels == BETWEEN) >= LEAST else set()
+        kept = [one for one in drawn.items if one.label in learned]
         words, answers = vocabulary(scene)
         with threadpool_limits(1):  # the same bits on any machine, and no waiting for a busy core
             shown = [one.sight for one in kept if one.sight is not None and one.label >= 0]
             opened = int(scene.device.read(focus.stilled(nominal_state(scene.device.world())))[0]) >= 0
             some = shown[:: max(1, len(shown) // SPOILT)]
             spoilt = [damaged(sight, drawn.region, generator, undone=not opened) for sight in some]
-            empty = [one.sight for one in kept if one.sight is not None and one.label < 0]
+            empty = [one.sight for one in kept if one.sight is not None and one.label == NOTHING]
             detector = Detector.best(kept, [*empty, *spoilt], drawn.region, drawn.size, drawn.count, generator)
             looks, y, ways = learnable(kept, words, detector, generator)
             for place, sight in enumerate([*empty, *spoilt]):
                 places, _ = detector.find(sight)
                 looks += [features.look(sight, at, drawn.size) for at in places]
-                y += [-1] * len(places)
+                y += [NOTHING] * len(places)
                 ways += [place % examples.LOOKS] * len(places)
             shows, best = learn(looks, np.array(y), np.array(ways), generator)
-        right, (slope, offset) = best.right, calibrate(best.margins, best.right)
-        answered = expit(slope * best.margins + offset) >= THRESHOLD
+        right, (slope, offset) = best.right, best.curve
+        answered = best.named & (expit(slope * best.margins + offset) >= THRESHOLD)
         training = Training(
             examples={label: int(count) for label, count in zip(scene.outcomes, counts, strict=True)},
             unlearned=tuple(label for k, label in enumerate(scene.outcomes) if k not in learned),

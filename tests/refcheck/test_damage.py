@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from refcheck import damage, faults
+from refcheck import clips, damage, faults
 from refcheck.control_clips import Like, Recipe, Wish, make, swept
 from refcheck.damage import KINDS, Damager, decided_at
 from refcheck.faults import NotApplicable, motion
@@ -161,7 +161,7 @@ def test_every_way_of_damage_has_its_truth():
 def test_real_null_rollouts_are_found_and_not_made():
     """Coins on their edge and dice that left: every one found ended so, and they are the first that did."""
     scene = load_scene("calibench/dice")
-    found = damage.find_nulls(scene, 0, 2, 600)
+    found = clips.find_nulls(scene, 0, 2, limit=600)
     whole = run(scene.integrator, scene.device, 0, scene.stream, range(600))
     assert len(found) and set(found.null.tolist()) == set(whole.null[whole.null > 0].tolist())
     for code in set(found.null.tolist()):

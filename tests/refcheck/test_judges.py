@@ -15,7 +15,7 @@ from numpy.random import Generator, Philox
 
 from refcheck import clips
 from refcheck.command import UserError
-from refcheck.judges import Failure, examples, features, focus, read_all
+from refcheck.judges import Failure, examples, features, focus, learners, read_all
 from refcheck.judges.state import StateJudge
 from refcheck.judges.trained import TrainedJudge
 from scenes.load import load_scene
@@ -169,20 +169,26 @@ def test_the_same_seed_gives_the_same_judge(judge, scene, made):
 
 
 def test_training_never_meets_a_rollout_that_may_be_judged(scene, monkeypatch):
-    streams, search, run = [], clips.search, examples.run
+    streams, run = [], examples.run
 
-    def spy_search(*arguments, **named):
-        streams.append(named["stream"])
-        return search(*arguments, **named)
+    def spied(found):
+        def spy(*arguments, **named):
+            streams.append(named["stream"])
+            return found(*arguments, **named)
+
+        return spy
 
     def spy_run(engine, device, seed, stream, *arguments, **named):
         streams.append(stream)
         return run(engine, device, seed, stream, *arguments, **named)
 
-    monkeypatch.setattr(examples, "search", spy_search)
+    monkeypatch.setattr(examples, "search", spied(clips.search))
+    monkeypatch.setattr(examples, "find_nulls", spied(clips.find_nulls))
     monkeypatch.setattr(examples, "run", spy_run)
     TrainedJudge.train(scene, 0, 8)
-    assert scene.stream == "toy/wedge" and set(streams) == {"toy/wedge/training", "toy/wedge/training/open"}
+    assert (
+        len(streams) >= 3 and scene.stream == "toy/wedge" and set(streams) == {"toy/wedge/training", "toy/wedge/training/open"}
+    )
 
 
 def test_no_look_that_is_learned_from_is_one_of_the_presets_but_the_studio():
@@ -195,7 +201,7 @@ def test_no_look_that_is_learned_from_is_one_of_the_presets_but_the_studio():
 def test_an_outcome_that_never_comes_is_learned_from_a_wider_launch(toy_conf):
     one_sided = load_scene("toy/wedge", ["scene.device.random.release_x={dist: norm, loc: 50e-3, scale: 1e-3}"])
     states = examples.collect(one_sided, 0, 8, 64, None, lambda count: None)
-    assert np.bincount(states.labels).tolist() == [8, 8]
+    assert np.bincount(states.labels).tolist() == [8, 8]  # and none between the two: they come from where balls do fall
     assert np.all((states.ends.pos[:, 0, 0] > 0) == (states.labels == 1))
 
 
@@ -224,6 +230,17 @@ def test_what_a_picture_does_not_tell_from_the_end_is_no_example_of_nothing():
         assert np.all(found[name] < 0), name
     assert np.all(found["pawbench/A-03"] == ON_EDGE)
     assert len(found["calibench/dice"]) >= 24 and len(found["pawbench/A18"]) >= 24
+
+
+def test_what_ended_between_two_outcomes_is_learned_as_that():
+    """Pencils that fell toward the camera or away from it: as many as fell to a side, and read by the device as on edge."""
+    scene = load_scene("pawbench/A-09")
+    states = examples.collect(scene, 0, 8, 512, None, lambda count: None)
+    between = states.ends[np.flatnonzero(states.labels == learners.BETWEEN)]
+    assert len(between) == 8 and np.all(scene.device.read(between) == ON_EDGE)
+    assert np.bincount(states.labels[states.labels >= 0]).tolist() == [8, 8]
+    drawn = examples.draw(scene, states, clips.source_of(scene), 0, None)
+    assert sum(one.label == learners.BETWEEN and one.places is not None for one in drawn.items) == 8
 
 
 def test_hues_do_not_change_with_the_turn_or_the_light():
