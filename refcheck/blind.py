@@ -19,7 +19,7 @@ from math import nan
 from pathlib import Path
 from typing import Any, Literal
 
-from refcheck.blind_key import SCHEMA, Key, KeyScene, Layout, Sealed, faults
+from refcheck.blind_key import SCHEMA, Key, KeyScene, Layout, Sealed, faults, seal_of
 from refcheck.clips import source_of, write_png
 from refcheck.command import UserError
 from refcheck.control_sets import refuse_twice
@@ -236,7 +236,8 @@ def seal(key: Key, folder: Path, path: Path) -> str:
     check_key_path(folder, path)
     if path.exists():
         raise UserError(f"key={path} is there already, and opens other clips: give another file")
-    text = to_json(plain(key.model_dump(by_alias=True)))
+    content = plain(key.model_dump(by_alias=True))
+    text = to_json(content | {"seal": seal_of(content)})
     with atomic(path) as temporary:
         temporary.write_text(text, "utf-8")
     digest = hashlib.sha256(text.encode()).hexdigest()
@@ -245,10 +246,14 @@ def seal(key: Key, folder: Path, path: Path) -> str:
 
 
 def read_key(path: Path) -> Key:
-    """Read a key. Raises `UserError` for a file that is none."""
+    """Read a key. Raises `UserError` for a file that is none, or that was changed since it was written."""
     problems, value = Problems(), read_json(path)
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
         raise UserError(f"{path} is no key of `controls blind=`: its schema is not {SCHEMA}")
+    if value.pop("seal", None) != seal_of(value):
+        problems.add(
+            path, "was changed since it was written: its own `seal` is of other content. Take it from where it is kept"
+        )
     key = parse_model(Key, value, path, problems)
     for fault in faults(key) if key else ():
         problems.add(path, fault)

@@ -5,10 +5,12 @@ It opens no reading and looks at no clip.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import fsum, isclose
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -52,6 +54,14 @@ class Key(Strict):
     seed: int | None = None
     scenes: dict[str, KeyScene] = Field(min_length=1)
     clips: list[Sealed] = Field(min_length=1)
+
+
+def seal_of(content: Mapping[str, Any]) -> str:
+    """Return the digest that a key's file carries of its own content: truths changed by an accident do not open it.
+
+    Who means to can seal a changed key anew; the digest in the blind folder is what shows that.
+    """
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def faults(key: Key) -> Iterator[str]:

@@ -320,6 +320,8 @@ def test_truths_changed_since_are_known_by_the_seal(made, tmp_path, capsys):
     (tmp_path / "flipped.json").write_text(flipped.replace('"truth": "x"', '"truth": "right"'))
     assert app.main([*words, f"key={tmp_path / 'flipped.json'}"]) == 2
     assert "was changed since" in capsys.readouterr().err
+    assert app.main([*words[:2], f"key={tmp_path / 'flipped.json'}"]) == 2  # without the folder, by the key's own seal
+    assert "its own `seal` is of other content" in capsys.readouterr().err
     blind.path_of(tmp_path / "b", "wedge", 0).write_bytes(b"no clip")
     blind.path_of(tmp_path / "b", "wedge", 1).unlink()
     assert app.main([*words, f"key={tmp_path / 'key.json'}"]) == 2
