@@ -95,10 +95,10 @@ def judge_source(kind: str) -> str:
     """Return the digest of the judge's own code: what another version of it said is no reading of this one."""
     if kind not in ("trained", "ensemble"):
         return ""
-    from refcheck.judges import trained
+    from refcheck.judges import detector, examples, features, focus, learners, trained
 
-    files = sorted(Path(trained.__file__).parent.glob("*.py"))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    own = (detector, examples, features, focus, learners, trained)
+    return hashlib.sha256(b"".join(Path(str(module.__file__)).read_bytes() for module in own)).hexdigest()
 
 
 def settings_of(scene: Scene, values: Mapping[str, Any]) -> str:

@@ -134,10 +134,10 @@ def run(request: Request) -> Answer:
     if values["dry"] or request.out is None:
         return Answer({"dry": True, "estimate": estimate, "ignored": ignored}, tables({"estimate": estimate}))
     out = request.out
-    settings = {target.name: digest(settings_of(target, values)) for target in targets}
+    settings = {target.name: digest([settings_of(target, values), values["generator"]]) for target in targets}
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(out / CHECKPOINT))
-        held = evaluate_run.held_entries(journal, targets, settings)
+        held = evaluate_run.held_entries(journal, targets, settings, values["generator"])
         judge_of, spent = judges_of(stack, values, out, slots)
         # Only now: what can be refused has been, and nothing of an earlier run was touched.
         output.withdraw(out, output.RESULT, ROWS, METRICS, POLICY, RUN, *(f"{BINS}/{name}" for name in _old_bins(out)))

@@ -28,6 +28,7 @@ from scenes.catalog import scene_ids
 from scenes.load import load_scene
 from scenes.scene import Scene
 from simulators.render.canvas import Image
+from simulators.video import Limits
 
 EXTENSIONS = (".mp4", ".mov", ".webm", ".avi")
 MAXIMUM_PICTURE, MAXIMUM_PIXELS = 64 << 20, 8192 * 8192
@@ -94,10 +95,13 @@ def package_targets(folder: Path, rules: Rules) -> list[Target]:
             problems.add(where, f"scene_id {shown(told.scene_id)} cannot be a folder's name: letters, digits and . _ - alone")
             continue
         picture = folder / told.source_image_path
-        if not picture.resolve().is_relative_to(folder.resolve()):
-            problems.add(where, f"source_image_path {shown(told.source_image_path)} leads out of the package")
-        elif not picture.is_file():
-            problems.add(where, f"source_image_path {shown(told.source_image_path)}: there is no such file in {folder}")
+        try:
+            if not picture.resolve().is_relative_to(folder.resolve()):
+                problems.add(where, f"source_image_path {shown(told.source_image_path)} leads out of the package")
+            elif not picture.is_file():
+                problems.add(where, f"source_image_path {shown(told.source_image_path)}: there is no such file in {folder}")
+        except (OSError, ValueError):  # too long, or with a NUL in it
+            problems.add(where, f"source_image_path {shown(told.source_image_path)} can be no file's path")
         held = expected[told.scene_id]
         scene = load_scene(ours[told.scene_id]) if told.scene_id in ours else None
         if scene is not None and set(scene.outcomes) != set(held.outcomes):
@@ -155,6 +159,8 @@ def find_clips(data: Path, targets: Sequence[Target]) -> tuple[list[Slot], list[
         if entry.name.startswith(".") or entry.name in names:
             continue
         if entry.is_dir():
+            if not any(entry.iterdir()):  # as what an earlier run made for out= and did not use
+                continue
             problems.add(entry, f"is the folder of no scene that is evaluated{suggestion(entry.name, names)}")
         else:
             ignored.append(str(entry))
@@ -181,8 +187,12 @@ def find_clips(data: Path, targets: Sequence[Target]) -> tuple[list[Slot], list[
                 held[repeat] = path
         for repeat in sorted(target.expected.repeats):
             clip = held.get(repeat)
-            digest = "" if clip is None else fingerprint(clip)
-            if clip is not None and clip.stat().st_size and first.setdefault(digest, clip) != clip:  # an empty one is broken
+            size = 0 if clip is None else clip.stat().st_size
+            # What is too large to be read is not hashed either: it is named as broken, and never taken for another.
+            digest = "" if clip is None else fingerprint(clip) if size <= Limits().size else f"{clip.name}: {size} bytes"
+            if (
+                clip is not None and 0 < size <= Limits().size and first.setdefault(digest, clip) != clip
+            ):  # an empty one is broken
                 problems.add(clip, f"is the same clip as {first[digest]}: it would be counted as two rollouts")
             slots.append(Slot(target.name, repeat, clip, digest))
     if not any(slot.path for slot in slots) and not problems.found:

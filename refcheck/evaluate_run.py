@@ -99,21 +99,25 @@ def parse_entry(value: Any, where: object, problems: Problems) -> Entry | None:
 
 
 def held_entries(
-    journal: Journal, targets: Sequence[Target], settings: Mapping[str, str]
+    journal: Journal, targets: Sequence[Target], settings: Mapping[str, str], model: str
 ) -> dict[tuple[str, int], list[Entry]]:
     """Return the checkpoint's entries by slot, oldest first.
 
-    Raises `UserError` for lines that are none, and for a label that is no outcome of its scene under these `settings`.
+    Raises `UserError` for lines that are none; under these `settings`, which are those of `model`'s clips, for a label that is
+    no outcome of its scene and for what a row of it says otherwise.
     """
-    outcomes = {(target.name, settings[target.name]): target.expected.outcomes for target in targets}
+    known = {(target.name, settings[target.name]): target for target in targets}
     problems, held = Problems(), dict[tuple[str, int], list[Entry]]()
     for number, line in enumerate(journal.lines, 1):
         where = f"{journal.path}, line {number}"
         entry = parse_entry(line, where, problems)
         if entry is not None:
-            label, allowed = entry.row.outcome_label, outcomes.get((entry.scene_id, entry.settings), ())
-            if label is not None and allowed and label not in allowed:
-                problems.add(where, f"outcome_label {shown(label)} is none of {', '.join(allowed)}")
+            label, target = entry.row.outcome_label, known.get((entry.scene_id, entry.settings))
+            if target is not None and label is not None and label not in target.expected.outcomes:
+                problems.add(where, f"outcome_label {shown(label)} is none of {', '.join(target.expected.outcomes)}")
+            for name, right in _row(target, entry.repeat_index, model).items() if target is not None else ():
+                if (given := getattr(entry.row, name)) != right:
+                    problems.add(where, f"{name} is {shown(given)}, where this run writes {shown(right)}")
             held.setdefault((entry.scene_id, entry.repeat_index), []).append(entry)
     problems.check()
     return held
@@ -191,7 +195,7 @@ def _judge(target: Target, slot: Slot, model: str, settings: str, read: Read) ->
     except OSError as error:  # also a call that failed, which brings its code
         return _entry(targets, slot, model, settings, getattr(error, "code", MACHINE), getattr(error, "message", str(error)))
     reading = verdict.reading
-    row = _row(target, slot, model, "null_observation" if reading.outcome is None else "outcome")
+    row = _row(target, slot.repeat, model) | {"observation": "null_observation" if reading.outcome is None else "outcome"}
     row |= {} if reading.outcome is None else {"outcome_label": reading.outcome}
     return Entry(
         scene_id=slot.scene,
@@ -206,22 +210,22 @@ def _judge(target: Target, slot: Slot, model: str, settings: str, read: Read) ->
     )
 
 
-def _row(target: Target, slot: Slot, model: str, observation: str) -> dict[str, Any]:
-    source = f"{model}::{slot.scene}::r{slot.repeat:03d}"
+def _row(target: Target, repeat: int, model: str) -> dict[str, Any]:
+    """Return what a row says before anything is judged."""
+    source = f"{model}::{target.name}::r{repeat:03d}"
     return {
-        "sample_id": f"{source}::repeat={slot.repeat}",
+        "sample_id": f"{source}::repeat={repeat}",
         "source_sample_id": source,
-        "scene_id": slot.scene,
+        "scene_id": target.name,
         "track": target.expected.track,
         "model_or_lane": model,
-        "repeat_index": slot.repeat,
-        "observation": observation,
+        "repeat_index": repeat,
     }
 
 
 def _entry(targets: Sequence[Target], slot: Slot, model: str, settings: str, code: str, message: str) -> Entry:
     target = next(target for target in targets if target.name == slot.scene)
-    row = Row.model_validate(_row(target, slot, model, "infrastructure_failure") | {"failure_code": code})
+    row = Row.model_validate(_row(target, slot.repeat, model) | {"observation": "infrastructure_failure", "failure_code": code})
     return Entry(
         scene_id=slot.scene,
         repeat_index=slot.repeat,

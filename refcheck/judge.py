@@ -86,10 +86,10 @@ def run(request: Request) -> Answer:
     if values["human"]:
         page.refuse_second(out)
     panel = None if values["votes"] is None else page.panel_csv(out / SEALED, [Path(p) for p in _listed(values["votes"])])
-    settings = {target.name: digest(settings_of(target, values)) for target in targets}
+    settings = {target.name: digest([settings_of(target, values), values["generator"]]) for target in targets}
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(out / CHECKPOINT))
-        held = evaluate_run.held_entries(journal, targets, settings)
+        held = evaluate_run.held_entries(journal, targets, settings, values["generator"])
         judge_of, spent = judges_of(stack, values, out, slots)
         advance = stack.enter_context(request.progress("judge", len(slots)))
         done = evaluate_run.judge_all(

@@ -164,15 +164,17 @@ def plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {plain(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(item) for item in value]
-    if isinstance(value, bool) or value is None or isinstance(value, (int, str)):
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()  # a file's name may be bytes that are no text
+    if isinstance(value, bool) or value is None or isinstance(value, int):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, (Fraction, Path)):
-        return str(value)
+        return plain(str(value))
     if hasattr(value, "tolist"):  # numpy's arrays and scalars
         return plain(value.tolist())
     raise TypeError(f"a result must be plain data, got {value!r}")

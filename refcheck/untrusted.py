@@ -82,8 +82,11 @@ def read_text(path: Path, problems: Problems) -> str | None:
     return None
 
 
-def parse_json(text: str) -> Any:
-    """Return strict JSON: no NaN or infinity, no key twice. Raises `ValueError` saying what is wrong."""
+def parse_json(text: str, *, halves: bool = False) -> Any:
+    """Return strict JSON: no NaN or infinity, no key twice, no half of a surrogate pair (but where `halves` may stay).
+
+    Raises `ValueError` saying what is wrong.
+    """
 
     def constant(name: str) -> None:
         raise ValueError(f"{name} is not a JSON number; an unknown outcome is null")
@@ -100,7 +103,12 @@ def parse_json(text: str) -> Any:
         return dict(pairs)
 
     try:
-        return json.loads(text, parse_constant=constant, parse_int=integer, object_pairs_hook=unique)
+        value = json.loads(text, parse_constant=constant, parse_int=integer, object_pairs_hook=unique)
+        if not halves:
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
+    except UnicodeEncodeError as error:
+        raise ValueError(f"holds {error.object[error.start]!a}, half of a surrogate pair, which is no text") from error
     except json.JSONDecodeError as error:
         raise ValueError(f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
     except RecursionError as error:

@@ -20,6 +20,8 @@ import yaml
 MAXIMUM_BYTES = 1_000_000  # no scene comes near; a wrong file is refused before it is parsed
 MAXIMUM_DEPTH = 40
 """Lists and mappings inside one another; a device's parameters have half a dozen."""
+MAXIMUM_DIGITS = 40
+_DIGITS = re.compile(r"[-+]?[0-9a-fA-FxXoO_:.]+")
 FOLDERS = "QUINCUNX_SCENES"
 """Environment variable: folders of scenes beside our own, as in PATH; each holds `scene/<benchmark>/<name>.yaml`."""
 _PAIR = re.compile(r"(?P<base>[^@\s]+)@_here_")
@@ -211,11 +213,17 @@ def parse_yaml(text: str, aliases: bool = False) -> dict[str, Any]:
                 raise ValueError(f"{line}: *{event.anchor} refers to another place: write the value itself")
             if isinstance(event, yaml.ScalarEvent) and "${" in event.value:
                 raise ValueError(f"{line}: refers to another value by ${{...}}: write the value itself")
+            if getattr(event, "tag", None) is not None:
+                raise ValueError(f"{line}: has the tag {event.tag!r}: write the value without one")
+            if isinstance(event, yaml.ScalarEvent) and len(event.value) > MAXIMUM_DIGITS and _DIGITS.fullmatch(event.value):
+                raise ValueError(f"{line}: a number of {len(event.value)} digits; {MAXIMUM_DIGITS} are more than enough")
             if depth > MAXIMUM_DEPTH:
                 raise ValueError(f"{line}: over {MAXIMUM_DEPTH} lists and mappings inside one another, which no scene has")
         data = yaml.load(text, Loader=_Loader)  # a safe loader
     except yaml.YAMLError as error:
         raise ValueError(f"not YAML: {' '.join(str(error).split())}") from error
+    except TypeError as error:
+        raise ValueError(f"a key is itself a list or a mapping, and must be a word: {error}") from error
     if not isinstance(data, dict):
         raise ValueError(f"must hold `key: value` lines, holds {type(data).__name__}")
     return data

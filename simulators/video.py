@@ -40,11 +40,12 @@ class ClipError(ValueError):
 
 @dataclass(frozen=True)
 class Limits:
-    """What an untrusted clip may be at most: bytes of the file, pixels a frame, and frames."""
+    """What an untrusted clip may be: bytes of the file, pixels a frame and frames at most, and from and to which rate [1/s]."""
 
     size: int = 512 * 2**20
     pixels: int = 4096 * 2304
     frames: int = 20_000
+    fps: tuple[float, float] = (0.1, 1000.0)
 
 
 @dataclass(frozen=True)
@@ -194,18 +195,21 @@ def _header(path: Path, limits: Limits) -> tuple[int, int, float, str, str]:
         told = subprocess.run(command, capture_output=True, timeout=60).stderr.decode(errors="replace")
     except subprocess.TimeoutExpired as error:
         raise ClipError(f"{path} could not be opened within 60 s") from error
-    line = re.search(r"Stream #.*Video: (\w+).*", told)
-    shape = re.search(r"[ ,](\d{1,6})x(\d{1,6})[ ,\n]", line.group(0) + "\n") if line else None
+    # What a file says of itself, its title and its language, is printed too: deeper, and before what the decoder says.
+    line = re.search(r"^  Stream #.*Video: ((\w+).*)", told, re.MULTILINE)
+    shape = re.search(r"[ ,](\d{1,6})x(\d{1,6})[ ,\n]", line.group(1) + "\n") if line else None
     if line is None or shape is None:
         last = told.strip().splitlines()[-1] if told.strip() else "no message"
         raise ClipError(f"{path} is not a readable video: {re.sub(r'.*file:[^:]*: ', '', last)}")
     width, height = int(shape.group(1)), int(shape.group(2))
     if not 0 < width * height <= limits.pixels:
         raise ClipError(f"{path} has frames of {width}x{height}; a clip may have {limits.pixels} pixels a frame")
-    rate = re.search(r"([\d.]+k?) fps", line.group(0))
+    rate = re.search(r" (\d+(?:\.\d+)?k?) fps", line.group(1))
     fps = float(rate.group(1).replace("k", "e3")) if rate else math.nan
-    pixel = re.search(r"Video: [^,]*(?:\([^)]*\))*, (\w+)", line.group(0))
-    return width, height, fps, line.group(1), pixel.group(1) if pixel else ""
+    if rate and not limits.fps[0] <= fps <= limits.fps[1]:
+        raise ClipError(f"{path} plays {fps:g} frames a second; a clip may play {limits.fps[0]:g} to {limits.fps[1]:g}")
+    pixel = re.search(r"^[^,]*(?:\([^)]*\))*, (\w+)", line.group(1))
+    return width, height, fps, line.group(2), pixel.group(1) if pixel else ""
 
 
 def read_clip(path: str | Path, limit: int | None = None, limits: Limits | None = None) -> Iterator[Image]:

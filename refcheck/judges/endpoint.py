@@ -147,12 +147,15 @@ class Endpoint:
                 time.sleep(BACKOFF * 2.0 ** (attempt - 1))
             text = self._post(messages)
             try:
-                told = _Envelope.model_validate(parse_json(text))
+                told = _Envelope.model_validate(parse_json(text, halves=True))
             except (ValueError, ValidationError):
                 continue
             cost, choice = self._count(told.usage), told.choices[0]
             whole = choice.finish_reason in ("stop", None)
-            return Completion(self.redact(choice.message.content or ""), whole, time.monotonic() - begun, cost)
+            said = (
+                (choice.message.content or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            )  # halves of pairs
+            return Completion(self.redact(said), whole, time.monotonic() - begun, cost)
         raise CallError("malformed_response", f"no completion, but {self.redact(text)[:200]!a}")
 
     def _post(self, messages: Sequence[Message]) -> str:

@@ -25,6 +25,8 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Words = Annotated[str, StringConstraints(max_length=4000)]
 Count = Annotated[int, Field(ge=0, le=10**12)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Level = Annotated[float, Field(ge=1e-12, lt=0.5, allow_inf_nan=False)]
+Distance = Annotated[float, Field(ge=1e-6, le=1, allow_inf_nan=False)]
 Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e12, le=1e12)]
 Ends = Annotated[list[Number], Field(min_length=2, max_length=2)]
 Band = Annotated[Ends | None, BeforeValidator(lambda ends: None if ends == [None, None] else ends)]
@@ -130,8 +132,8 @@ class Certificate(Strict):
     tvd: Share | None
     lower: Share
     upper: Share
-    epsilon: Share
-    alpha: Share
+    epsilon: Distance
+    alpha: Level
     null_rate: Rate
     p_value: PValue
     basis: Literal["mechanism", "hidden_state", "assumption"]

@@ -178,10 +178,39 @@ def test_what_has_changed_is_judged_again(place, provider):
     assert (requests, result["judged_again"], result["reused"]) == (16, 8, 0)
     status, result, requests = evaluate(place, provider, "overwrite=true")
     assert (requests, result["reused"]) == (0, 8), "readings under the first judge are still its readings"
+    status, result, requests = evaluate(place, provider, "generator=other", "overwrite=true")
+    assert (requests, result["reused"]) == (0, 0), "what the judge said of these bytes is kept, rows of another model are not"
+    assert {row["model_or_lane"] for row in rows(place)} == {"other"} and labels_of(place)["A-03"] == [
+        "red",
+        "red",
+        "red",
+        None,
+    ]
+    assert evaluate(place, provider, "overwrite=true")[1]["reused"] == 8
     lines = (place / "package" / "scenes.jsonl").read_text().replace("Spin it once.", "Spin it twice.", 1)
     (place / "package" / "scenes.jsonl").write_text(lines)
     status, result, requests = evaluate(place, provider)
     assert (requests, result["reused"], result["judged_again"]) == (8, 4, 4), "the changed prompt's scene alone"
+
+
+def test_a_checkpoint_that_says_another_model_is_refused_before_anything_is_touched(place, provider, capsys):
+    evaluate(place, provider)
+    path, before = place / "out" / "checkpoint.jsonl", (place / "out" / "rows.jsonl").read_bytes()
+    path.write_text(path.read_text().replace('"model_or_lane": "painter"', '"model_or_lane": "sora"', 1))
+    assert app.main(words(place, provider)) == 2
+    told = capsys.readouterr().err
+    assert "checkpoint.jsonl, line 1: model_or_lane is 'sora', where this run writes 'painter'" in told
+    assert (place / "out" / "rows.jsonl").read_bytes() == before and (place / "out" / "metrics.json").is_file()
+
+
+def test_names_that_are_no_text_and_clips_too_large_to_read_lose_no_result(place, provider, monkeypatch):
+    """A stray file's name of bytes that are no UTF-8; and a clip beyond the limit, which is named and not hashed."""
+    (place / "clips" / os.fsdecode(b"caf\xe9.txt")).write_text("x")
+    with (place / "clips" / "A-03" / "r000.mp4").open("r+b") as file:
+        file.truncate(2**40)  # sparse
+    status, result, _ = evaluate(place, provider)
+    assert status == 3 and result["ignored"] == [str(place / "clips" / "caf\\udce9.txt")]
+    assert "a clip may hold" in result["failures"][0]["message"] and len(result["failures"]) == 1
 
 
 def test_what_cannot_be_judged_is_named_and_blocks(place, provider, capsys):
@@ -245,6 +274,8 @@ def test_every_mistake_in_the_folder_is_told_at_once(place, provider, capsys):
     paint(clips / "Z-01" / "r009.mp4", "red", mark=5)
     paint(clips / "Z-01" / "take2.mp4", "red", mark=6)
     (clips / "A-3").mkdir()
+    shutil.move(clips / "Z-01" / "r000.mp4", clips / "A-3" / "r000.mp4")
+    (clips / "unused").mkdir()  # is not
     assert app.main(words(place, provider)) == 2
     told = capsys.readouterr().err
     for part in (
@@ -264,6 +295,9 @@ def test_every_mistake_in_the_folder_is_told_at_once(place, provider, capsys):
         ({"source_image_path": "../clips/A-03/r000.mp4"}, "leads out of the package"),
         ({"source_image_path": "source_images/none.png"}, "there is no such file"),
         ({"scene_id": "../../A-03"}, "cannot be a folder's name"),
+        ({"source_image_path": "a\0b.png"}, "can be no file's path"),
+        ({"source_image_path": 5000 * "a"}, "can be no file's path"),
+        ({"prompt": "\ud800"}, "half of a surrogate pair"),
         ({"action": 5}, "action"),
         ({"reference_distribution": {"red": 0.7, "blue": 0.7}}, "reference_distribution"),
     ],

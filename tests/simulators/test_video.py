@@ -263,3 +263,32 @@ def test_a_contact_sheet_lays_pictures_in_rows(frames):
         contact_sheet(frames[:5], 3, ["one"])
     with pytest.raises(ValueError, match="one size"):
         contact_sheet([frames[0], frames[0][:10]], 2)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Stream #0:0: Video: h264, yuv420p, 2x2, 0.00000001 fps",
+        "x\n  Stream #0:0: Video: h264, yuv420p, 2x2, 1.2.3 fps",
+        "x\r  Stream #0:0(und): Video: mpeg4, gray, 64x64, 5 fps,",
+    ],
+)
+def test_what_a_clip_says_of_itself_is_not_what_it_is(tmp_path, frames, said):
+    """A title, a comment and a language that read like the decoder's own line about the stream."""
+    write_clip(tmp_path / "plain.mp4", frames, 16)
+    told = [word for name in ("title", "comment") for word in ("-metadata", f"{name}={said}")]
+    for suffix, language in ((".mp4", "eng"), (".mkv", f"e): Video: h264, 2x2, 1 fps, {said[:40]}")):
+        path = tmp_path / f"titled{suffix}"
+        command = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-i", tmp_path / "plain.mp4", "-c", "copy", *told]
+        subprocess.run([*command, "-metadata:s:v:0", f"language={language}", path], check=True)
+        found, real = clip_info(path), clip_info(tmp_path / "plain.mp4")
+        assert (found.width, found.height, found.frames) == (real.width, real.height, real.frames)
+        assert (found.codec, found.pixel_format, found.fps) == (real.codec, real.pixel_format, 16.0)
+
+
+def test_a_rate_that_no_clip_has_is_refused(tmp_path, frames):
+    write_clip(tmp_path / "plain.mp4", frames, 16)
+    slow = ["-v", "error", "-itsscale", "1600", "-i", tmp_path / "plain.mp4", "-c", "copy", tmp_path / "slow.mp4"]
+    subprocess.run([imageio_ffmpeg.get_ffmpeg_exe(), *slow], check=True)
+    with pytest.raises(ClipError, match="plays 0[.]01 frames a second; a clip may play 0[.]1 to 1000"):
+        clip_info(tmp_path / "slow.mp4")
