@@ -191,25 +191,29 @@ def _header(path: Path, limits: Limits) -> tuple[int, int, float, str, str]:
     if not 0 < size <= limits.size:
         raise ClipError(f"{path} holds {size} bytes; a clip may hold 1 to {limits.size}")
     command = [imageio_ffmpeg.get_ffmpeg_exe(), "-hide_banner", "-nostdin", *_UNTRUSTED, "-i", f"file:{path.resolve()}"]
+    command += ["-map", "0:v:0", "-c", "copy", "-frames:v", "1", "-f", "framecrc", "-"]
     try:
-        told = subprocess.run(command, capture_output=True, timeout=60).stderr.decode(errors="replace")
+        found = subprocess.run(command, capture_output=True, timeout=60)
     except subprocess.TimeoutExpired as error:
         raise ClipError(f"{path} could not be opened within 60 s") from error
-    # What a file says of itself, its title and its language, is printed too: deeper, and before what the decoder says.
-    line = re.search(r"^  Stream #.*Video: ((\w+).*)", told, re.MULTILINE)
-    shape = re.search(r"[ ,](\d{1,6})x(\d{1,6})[ ,\n]", line.group(1) + "\n") if line else None
-    if line is None or shape is None:
+    told = found.stderr.decode(errors="replace")
+    # Among what the decoder tells of the stream is what the file says of itself, its title and language, line ends and all; in
+    # the header of a packet's sum there is nothing but the stream's own size.
+    size_of = re.search(rb"^#dimensions 0: (\d{1,6})x(\d{1,6})$", found.stdout, re.MULTILINE)
+    if size_of is None:
         last = told.strip().splitlines()[-1] if told.strip() else "no message"
         raise ClipError(f"{path} is not a readable video: {re.sub(r'.*file:[^:]*: ', '', last)}")
-    width, height = int(shape.group(1)), int(shape.group(2))
+    width, height = int(size_of.group(1)), int(size_of.group(2))
+    lines = re.findall(rf"^  Stream #.*Video: ((\w+)\b.*[ ,]{width}x{height}(?:[ ,].*)?)$", told, re.MULTILINE)
+    line, codec = lines[0] if lines else ("", "")
     if not 0 < width * height <= limits.pixels:
         raise ClipError(f"{path} has frames of {width}x{height}; a clip may have {limits.pixels} pixels a frame")
-    rate = re.search(r" (\d+(?:\.\d+)?k?) fps", line.group(1))
+    rate = re.search(r" (\d+(?:\.\d+)?k?) fps", line)
     fps = float(rate.group(1).replace("k", "e3")) if rate else math.nan
     if rate and not limits.fps[0] <= fps <= limits.fps[1]:
         raise ClipError(f"{path} plays {fps:g} frames a second; a clip may play {limits.fps[0]:g} to {limits.fps[1]:g}")
-    pixel = re.search(r"^[^,]*(?:\([^)]*\))*, (\w+)", line.group(1))
-    return width, height, fps, line.group(2), pixel.group(1) if pixel else ""
+    pixel = re.search(r"^[^,]*(?:\([^)]*\))*, (\w+)", line)
+    return width, height, fps, codec, pixel.group(1) if pixel else ""
 
 
 def read_clip(path: str | Path, limit: int | None = None, limits: Limits | None = None) -> Iterator[Image]:
