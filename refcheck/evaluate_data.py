@@ -130,7 +130,7 @@ def scene_targets(
         problems.add(data / name, f"is the name of {' and '.join(both)}: say which with scenes=")
     kinds = {id.startswith("calibench/") for id in there}
     if len(kinds) > 1:
-        problems.add(data, "holds scenes of two benchmarks, which are scored apart: put the folders of each into a folder of their own")
+        problems.add(data, "holds scenes of two benchmarks, which are scored apart: put each one's folders into another")
     if not there:
         problems.add(data, f"has a folder of none of the scenes: {', '.join(names)}")
     problems.check()
