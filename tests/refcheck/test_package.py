@@ -303,7 +303,7 @@ def test_a_package_is_data_and_nothing_in_it_is_built(ours, monkeypatch):
     text = path.read_text()
     for changed, part in (
         (text.replace("simulators.devices", "os"), "must be a class below simulators.devices"),
-        (text + "more: !!python/object:os.x {}\n", "not YAML"),
+        (text + "more: !!python/object:os.x {}\n", "has the tag"),
         (text.replace("action: ", "action: ${oc.env:HOME} "), "refers to another value"),
         (text.replace("readout_rule: ", "readout_rul: "), "is not a key here"),
         ("- 1\n", "must hold `key: value` lines"),
