@@ -33,7 +33,7 @@ def run(request: Request) -> Answer:
         raise UserError(f"{where} is no page of ours: move it away, or give another folder with out=")
     text = page(material, datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
     with atomic(where) as temporary:
-        temporary.write_text(text, "utf-8")
+        temporary.write_bytes(text.encode("utf-8", "backslashreplace"))  # a file's name may be bytes that are no text
     counts: dict[str, Any] = {
         "certificates": sum(len(result.body.certificates) for result in material.of(Certificates)),
         "controls": len(material.of(Controls)),

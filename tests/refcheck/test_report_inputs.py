@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shlex
 from copy import deepcopy
 
@@ -183,3 +184,16 @@ def test_a_page_of_ours_is_replaced_and_a_file_of_the_users_is_not(tmp_path, cap
     assert app.main(["report", f"data={tmp_path}"]) == 2
     assert "no page of ours" in capsys.readouterr().err
     assert (tmp_path / "report.html").read_text() == "my own notes"
+
+
+def test_a_folder_whose_name_is_no_text_is_on_the_page_all_the_same(tmp_path):
+    put(tmp_path / "data" / os.fsdecode(b"caf\xe9"), "verify", document("verify", certificates=[certificate()]))
+    assert app.main(["report", f"data={tmp_path / 'data'}", f"out={tmp_path / 'out'}"]) == 0
+    assert "caf\\udce9" in (tmp_path / "out" / "report.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize(("name", "value"), [("alpha", 0.0), ("alpha", 0.5), ("alpha", 1e-320), ("epsilon", 0.0)])
+def test_an_error_or_a_distance_that_no_test_has_is_refused(tmp_path, capsys, name, value):
+    put(tmp_path, "verify", document("verify", certificates=[certificate() | {name: value}]))
+    assert app.main(["report", f"data={tmp_path}"]) == 2
+    assert f"certificates.0.{name}: Input should be" in capsys.readouterr().err
