@@ -74,23 +74,7 @@ def search(
     left = np.array(needed, np.int64)
     if left.shape != (len(scene.outcomes),) or left.min() < 0:
         raise ValueError(f"`needed` must be a count of at least 0 for each of {len(scene.outcomes)} outcomes, got {needed}")
-    found = [run(scene.integrator, scene.device, seed, stream or scene.stream, [])]
-    parts = run_range(scene.integrator, scene.device, seed, stream or scene.stream, 0, limit, pool)
-    try:
-        while left.any():
-            part = next(parts, None)
-            if part is None:
-                break
-            outcome = scene.outcome(part.fact)
-            # Of each outcome the first rows of this slice, as many as are wanted still.
-            firsts = [np.flatnonzero(outcome == k)[:count] for k, count in enumerate(left)]
-            taken = np.sort(np.concatenate(firsts))
-            left -= np.bincount(outcome[taken], minlength=len(left))
-            found.append(part[taken])
-            advance(len(taken))
-    finally:
-        parts.close()  # type: ignore[attr-defined]
-    return Rollouts.concatenate(found)
+    return _firsts(scene, seed, left, lambda part: scene.outcome(part.fact), limit, stream, pool, advance)
 
 
 def find_nulls(
@@ -108,6 +92,20 @@ def find_nulls(
     They are found, never made: fewer come back where physics gives fewer.
     """
     left = np.array([each * (reason in reasons) for reason in NULL_REASONS])
+    return _firsts(scene, seed, left, lambda part: part.null, limit, stream, pool, _silent)
+
+
+def _firsts(
+    scene: Scene,
+    seed: int,
+    left: NDArray[np.int64],
+    kind_of: Callable[[Rollouts], NDArray[Any]],
+    limit: int,
+    stream: str | None,
+    pool: Pool | None,
+    advance: Advance,
+) -> Rollouts:
+    """Return the first `left[k]` of at most `limit` rollouts whose `kind_of` is k, in index order."""
     found = [run(scene.integrator, scene.device, seed, stream or scene.stream, [])]
     parts = run_range(scene.integrator, scene.device, seed, stream or scene.stream, 0, limit, pool)
     try:
@@ -115,9 +113,12 @@ def find_nulls(
             part = next(parts, None)
             if part is None:
                 break
-            rows = np.sort(np.concatenate([np.flatnonzero(part.null == code)[:count] for code, count in enumerate(left)]))
-            left -= np.bincount(part.null[rows], minlength=len(left))
-            found.append(part[rows])
+            kind = kind_of(part)
+            # Of each kind the first rows of this slice, as many as are wanted still.
+            taken = np.sort(np.concatenate([np.flatnonzero(kind == k)[:count] for k, count in enumerate(left)]))
+            left = left - np.bincount(kind[taken], minlength=len(left))
+            found.append(part[taken])
+            advance(len(taken))
     finally:
         parts.close()  # type: ignore[attr-defined]
     return Rollouts.concatenate(found)
