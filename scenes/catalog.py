@@ -21,7 +21,7 @@ MAXIMUM_BYTES = 1_000_000  # no scene comes near; a wrong file is refused before
 MAXIMUM_DEPTH = 40
 """Lists and mappings inside one another; a device's parameters have half a dozen."""
 MAXIMUM_DIGITS = 40
-_DIGITS = re.compile(r"[-+]?[0-9a-fA-FxXoO_:.]+")
+_DIGITS = re.compile(r"[-+]?(0[xX][0-9a-fA-F_]+|[0-9][0-9oO_:.]*)")
 FOLDERS = "QUINCUNX_SCENES"
 """Environment variable: folders of scenes beside our own, as in PATH; each holds `scene/<benchmark>/<name>.yaml`."""
 _PAIR = re.compile(r"(?P<base>[^@\s]+)@_here_")

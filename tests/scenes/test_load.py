@@ -317,3 +317,10 @@ def test_a_share_is_a_short_number_from_0_to_1(text):
 
 def test_shares_that_are_one():
     assert [schema.fraction(text) for text in ("1/6", "0.25", "0", "1")] == [Fraction(1, 6), Fraction(1, 4), 0, 1]
+
+
+def test_a_digest_is_a_word_and_no_number():
+    digest = "ab12" * 16
+    assert catalog.parse_yaml(f"sha256: {digest}") == {"sha256": digest}
+    with pytest.raises(ValueError, match="a number of 64 digits"):
+        catalog.parse_yaml(f"sha256: {'1234' * 16}")
