@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator, Philox
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from refcheck.clips import FPS, find_nulls, search
 from refcheck.judges import features, focus
@@ -64,20 +65,35 @@ class States:
 
 
 def collect(
-    scene: Scene, seed: int, per_outcome: int, limit: int, pool: Pool | None, advance: Advance, most: int = MOST
+    scene: Scene,
+    seed: int,
+    per_outcome: int,
+    limit: int,
+    pool: Pool | None,
+    advance: Advance,
+    most: int = MOST,
+    close: float = 0.0,
 ) -> States:
     """Return at most `per_outcome` final states of each outcome, `most` in all, as many as turn up in `limit` rollouts.
 
-    In a heap the deciding body changes places with others of other looks. For an outcome that does not come the launch is
-    spread wider: only what it looks like is learned. Of what one body decides, as many states again that ended between two
-    outcomes: how near to the line nothing may be said.
+    Of what one body decides, the share `close` of them are close calls: of all `limit` those that lie nearest to another
+    outcome's. In a heap the deciding body changes places with others of other looks. For an outcome that does not come the
+    launch is spread wider: only what it looks like is learned. Of what one body decides, as many states again that ended
+    between two outcomes: how near to the line nothing may be said.
     """
     count = len(scene.outcomes)
     per = min(per_outcome, max(8, most // count))
-    needed = np.full(count, per)
     heap = any(len(group) > 2 for group in focus.alike(scene.device.world()))
-    stream = scene.stream + TRAINING
-    found = search(scene, seed, needed, limit=min(limit, CLUSTER) if heap else limit, stream=stream, pool=pool, advance=advance)
+    alone = not heap and focus.parts_of(scene) is None
+    stream, near = scene.stream + TRAINING, round(close * per) if alone else 0
+    needed = np.full(count, per)
+    if near:
+        found = search(scene, seed, np.full(count, limit), limit=limit, stream=stream, pool=pool)
+        found = found[_with_close_calls(found.end.pos, scene.outcome(found.fact), per - near, near)]
+        advance(len(found))
+    else:
+        few = min(limit, CLUSTER) if heap else limit
+        found = search(scene, seed, needed, limit=few, stream=stream, pool=pool, advance=advance)
     ends, facts = [found.end], [found.fact.astype(np.int64)]
     labels = [scene.outcome(found.fact).astype(np.int64)]
     if heap and len(found):
@@ -97,12 +113,28 @@ def collect(
         ends.append(wide.end)
         labels.append(scene.outcome(wide.fact).astype(np.int64))
         facts.append(wide.fact.astype(np.int64))
-    if not heap and focus.parts_of(scene) is None:
+    if alone:
         balanced = find_nulls(scene, seed, per, limit=RARE * limit, reasons=("on_edge",), stream=stream, pool=pool)
         ends.append(balanced.end)
         labels.append(np.full(len(balanced), BETWEEN))
         facts.append(balanced.fact.astype(np.int64))
     return States(State.concatenate(ends), np.concatenate(labels), np.concatenate(facts), _undecided(scene, seed))
+
+
+def _with_close_calls(pos: FloatArray, outcome: NDArray[np.integer], first: int, near: int) -> NDArray[np.int64]:
+    """Return of each outcome the `first` rows, and of the others the `near` that lie nearest to a row of another outcome.
+
+    `pos` (n, L, 3) are places [m], `outcome` (n,) positions of outcomes.
+    """
+    places, kept = pos.reshape(len(pos), -1), list[NDArray[np.int64]]()
+    for k in np.unique(outcome):
+        own, other = np.flatnonzero(outcome == k), np.flatnonzero(outcome != k)
+        rest = own[first:]
+        if len(other):
+            apart = cKDTree(places[other]).query(places[rest])[0]
+            rest = rest[np.argsort(apart, kind="stable")]
+        kept += [own[:first], rest[:near]]
+    return np.sort(np.concatenate(kept))
 
 
 def widened(scene: Scene, factor: float) -> Scene:

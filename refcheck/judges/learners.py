@@ -9,6 +9,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import cv2
 import numpy as np
@@ -26,7 +27,7 @@ from refcheck.judges import features, focus
 from refcheck.judges.features import FloatArray, Look
 
 NOTHING, BETWEEN = -1, -2  # in place of a word: nothing to be named is there, or what is there lies between two
-LIGHT = 0.15  # what lies between two words weighs at most, where a word weighs about 1
+WEIGHTS = (0.5, 1.0, 0.15)  # that what lies between two words may have at most, where a word has about 1
 FOLDS = 3
 COMPONENTS = (60, 100)  # of upright and of turned looks
 JITTER = (0.1, 0.05)  # of scale and place, as shares: nothing is ever cut out quite in the same place
@@ -36,6 +37,7 @@ MOST_ROWS = 16_000  # of turned looks, about, that pairs of words are learned fr
 HIDDEN, BATCH, RATE = 128, 256, 2e-3  # units of a network, turned looks that it learns from at a time, and how fast
 PASSES, STEPS = 12, 1500  # how often at least it sees every one, and how often some
 UNLIKELY = 1e-6  # least probability that a network gives a word
+THRESHOLD = 0.9  # of the calibrated probability that an answer is right; below it there is none. Fixed, for every scene
 GOOD = 0.995  # accuracy at which turned crops, slow to learn from, are not tried
 KINDS = ("place", "spot", "fine", "fine, context", "fine, context, place", "shape", "shape, place", "fine, shape, place")
 SWAYED, TURNED, COLOURED = "swayed", "turned", "turned, hues"  # the last is learned by a network, from every look at every turn
@@ -182,8 +184,8 @@ class Described:
         name = kind.split(", ")[0]
         return [joined({**self.upright, name: x}, kind) for x in turned[name]]
 
-    def learn(self, kind: str, rows: NDArray[np.int64], y: NDArray[np.int64]) -> SVC | Net:
-        """Fit words `y` (n,) of looks `rows` (n,) in the features `kind`."""
+    def learn(self, kind: str, rows: NDArray[np.int64], y: NDArray[np.int64], weight: float) -> SVC | Net:
+        """Fit words `y` (n,) of looks `rows` (n,) in the features `kind`; `weight` as in `_pairwise`."""
         if kind == COLOURED:
             return Net.fit(np.concatenate([x[rows] for x in self._any_way(kind, self.turned)]), np.tile(y, len(TURNS)))
         if kind in self.turned:  # each look at half of the turns, at fewer where there are many looks
@@ -191,8 +193,8 @@ class Described:
             step = max(2, round(len(rows) * len(turned) / MOST_ROWS))
             parts = [(x[rows[k % step :: step]], y[k % step :: step]) for k, x in enumerate(turned)]
             x, words = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
-            return _pairwise(10.0, x, words)
-        return _pairwise(30.0, joined(self.upright, kind)[rows], y)
+            return _pairwise(10.0, x, words, weight)
+        return _pairwise(30.0, joined(self.upright, kind)[rows], y, weight)
 
     def scores(self, kind: str, model: SVC | Net, rows: NDArray[np.int64]) -> FloatArray:
         """Return what a model says of looks `rows`."""
@@ -201,15 +203,15 @@ class Described:
         return np.asarray(model.decision_function(joined(self.upright, kind)[rows]))
 
 
-def _pairwise(cost: float, x: FloatArray, y: NDArray[np.int64]) -> SVC:
-    """Fit a classifier of each pair of words `y` (n,) to descriptions (n, d): every word weighs the same, `BETWEEN` less.
+def _pairwise(cost: float, x: FloatArray, y: NDArray[np.int64], weight: float) -> SVC:
+    """Fit a classifier of each pair of words `y` (n,) to descriptions (n, d): every word weighs the same, `BETWEEN` `weight`.
 
-    What lies between two is rare: weighed as they are, it would take in all that is near the line.
+    What lies between two is rare: weighed as they are, it may take in all that is near the line.
     """
     words, counts = np.unique(y, return_counts=True)
     weights = dict(zip(words.tolist(), (counts.mean() / counts).tolist(), strict=True))
     if BETWEEN in weights:
-        weights[BETWEEN] = min(LIGHT, weights[BETWEEN])
+        weights[BETWEEN] = min(weight, weights[BETWEEN])
     return SVC(C=cost, class_weight=weights, decision_function_shape="ovo").fit(x, y)
 
 
@@ -227,10 +229,10 @@ class Reader:
     model: SVC | Net
 
     @classmethod
-    def of(cls, kind: str, described: Described, y: NDArray[np.int64], rows: NDArray[np.int64]) -> Reader:
+    def of(cls, kind: str, described: Described, y: NDArray[np.int64], rows: NDArray[np.int64], weight: float) -> Reader:
         """Learn words `y` (n,) from the looks `rows` described by `kind`, names of blocks with commas between."""
         blocks = tuple(described.blocks[name] for name in kind.split(", "))
-        return cls(kind, blocks, described.learn(kind, rows, y[rows]))
+        return cls(kind, blocks, described.learn(kind, rows, y[rows], weight))
 
     def decide(self, looks: Sequence[Look]) -> tuple[NDArray[np.int64], FloatArray]:
         """Return the words (n,) of looks and the margins (n,) to the next."""
@@ -257,54 +259,92 @@ def _words(model: SVC | Net, scores: FloatArray) -> tuple[NDArray[np.int64], Flo
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
-    """Which features serve best: the `reader` by them, and every accuracy.
+class Answers:
+    """What was said of looks left out: of each (n,) at an outcome whether it is `named` at all, whether `right`, its margin.
 
-    Of each look (n,) at an outcome whether it is `named` at all, and `right`; `margins` to the next word. `curve` goes from a
-    named one's margin to the probability that it is right.
+    `astray` (m,): margins of what lies between two words and was named all the same. That is wrong as well: however rare it is,
+    it counts like a word.
     """
 
-    reader: Reader
-    accuracies: dict[str, float]
     named: NDArray[np.bool_]
     right: NDArray[np.bool_]
     margins: FloatArray
+    astray: FloatArray
 
-    @property
+    @cached_property
     def curve(self) -> tuple[float, float]:
-        """Slope and offset of the logistic curve, see `calibrate`."""
-        return calibrate(self.margins[self.named], self.right[self.named])
+        """Slope and offset of the logistic curve from a margin to the probability of being right, see `calibrate`."""
+        return calibrate(*self._sure)
 
     @property
-    def serves(self) -> bool:
+    def serve(self) -> bool:
         """Whether what is named has a probability of being right that follows from its margin."""
-        return separates(self.margins[self.named], self.right[self.named])
+        return separates(*self._sure)
+
+    @property
+    def loss(self) -> float:
+        """The mean logarithmic loss of the calibrated probabilities of being right."""
+        slope, offset = self.curve
+        if not np.isfinite(offset):
+            return np.inf
+        margins, right = self._sure
+        z = slope * margins + offset
+        return float(np.mean(np.logaddexp(0.0, z) - right * z))
+
+    @property
+    def answered(self) -> NDArray[np.bool_]:
+        """Of each look (n,) at an outcome whether what is named is likely enough to be right."""
+        slope, offset = self.curve
+        return self.named & (expit(slope * self.margins + offset) >= THRESHOLD)
+
+    @property
+    def _sure(self) -> tuple[FloatArray, NDArray[np.bool_]]:
+        right = np.concatenate([self.right[self.named], np.zeros(len(self.astray), np.bool_)])
+        return np.concatenate([self.margins[self.named], self.astray]), right
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Which features serve best: the `reader` by them, what it said of looks left out, and every kind's accuracy."""
+
+    reader: Reader
+    answers: Answers
+    accuracies: dict[str, float]
+
+    @property
+    def unanswered(self) -> float:
+        """The share of looks at outcomes that are left without an answer."""
+        return float(1.0 - self.answers.answered.mean())
 
 
 def compare(
-    described: Described, kinds: Sequence[str], y: NDArray[np.int64], rows: NDArray[np.int64], ways: NDArray[np.int64]
+    described: Described,
+    kinds: Sequence[str],
+    y: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    ways: NDArray[np.int64],
+    weight: float = WEIGHTS[0],
 ) -> Comparison:
     """Return the reader of words `y` (n,) by the best of `kinds`, learned from the looks `rows` (m,) of those described.
 
     Each look is read by a reader that has learned nothing filmed in its way: `ways` (n,) are the groups that are left out
     (but for the principal components, which know no word). Accuracy is the mean over words.
     """
-    told, tried = dict[str, float](), dict[str, tuple[NDArray[np.bool_], NDArray[np.bool_], FloatArray]]()
-    outcome = y[rows] >= 0
+    told, tried = dict[str, float](), dict[str, Answers]()
+    outcome, between = y[rows] >= 0, y[rows] == BETWEEN
     for kind in kinds:
         margins, said = np.zeros(len(rows)), np.zeros(len(rows), np.int64)
         for learn, test in GroupKFold(FOLDS).split(rows, groups=ways[rows]):
-            model = described.learn(kind, rows[learn], y[rows[learn]])
+            model = described.learn(kind, rows[learn], y[rows[learn]], weight)
             said[test], margins[test] = _words(model, described.scores(kind, model, rows[test]))
-        right = said == y[rows]
+        named, right = said >= 0, said == y[rows]
         told[kind] = float(np.mean([right[y[rows] == word].mean() for word in np.unique(y[rows]) if word != BETWEEN]))
-        tried[kind] = (said >= 0)[outcome], right[outcome], margins[outcome]
-    sure = {kind: (margins[named], right[named]) for kind, (named, right, margins) in tried.items()}
-    serve = {kind: told[kind] for kind, found in sure.items() if separates(*found)}
+        tried[kind] = Answers(named[outcome], right[outcome], margins[outcome], margins[between & named])
+    serve = {kind: told[kind] for kind, answers in tried.items() if answers.serve}
     serve = serve or told  # whose answers are then none
     alike = [kind for kind, share in serve.items() if share >= max(serve.values()) - NEAR]
-    best = min(alike, key=lambda kind: loss(*sure[kind]))
-    return Comparison(Reader.of(best, described, y, rows), told, *tried[best])
+    best = min(alike, key=lambda kind: tried[kind].loss)
+    return Comparison(Reader.of(best, described, y, rows, weight), tried[best], told)
 
 
 def learn(
@@ -327,23 +367,23 @@ def learn(
             described = described.and_turned(kind, looks, generator)
         other = compare(described, (kind,), y, rows, ways)
         accuracies = best.accuracies | other.accuracies
-        better = other.serves and accuracies[kind] > accuracies[best.reader.kind] + gain
+        better = other.answers.serve and accuracies[kind] > accuracies[best.reader.kind] + gain
         best = replace(other if better else best, accuracies=accuracies)
-    return shows.reader, best
+    return shows.reader, _weighed(best, described, y, rows, ways)
+
+
+def _weighed(
+    best: Comparison, described: Described, y: NDArray[np.int64], rows: NDArray[np.int64], ways: NDArray[np.int64]
+) -> Comparison:
+    """Return the comparison in which what lies between two words weighs what leaves the fewest looks unanswered."""
+    others = WEIGHTS[1:] if BETWEEN in y and best.reader.kind != COLOURED else ()
+    tried = [best, *(compare(described, (best.reader.kind,), y, rows, ways, weight) for weight in others)]
+    return replace(min(tried, key=lambda one: (not one.answers.serve, one.unanswered)), accuracies=best.accuracies)
 
 
 def separates(margins: FloatArray, right: NDArray[np.bool_]) -> bool:
     """Return whether right answers have the larger margins (n,): without that no probability follows from them."""
     return bool(right.any() and (right.all() or np.median(margins[right]) > np.median(margins[~right])))
-
-
-def loss(margins: FloatArray, right: NDArray[np.bool_]) -> float:
-    """Return the mean logarithmic loss of the calibrated probabilities of being right."""
-    slope, offset = calibrate(margins, right)
-    if not np.isfinite(offset):
-        return np.inf
-    z = slope * margins + offset
-    return float(np.mean(np.logaddexp(0.0, z) - right * z))
 
 
 def calibrate(margins: FloatArray, right: NDArray[np.bool_]) -> tuple[float, float]:

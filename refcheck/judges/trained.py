@@ -25,15 +25,14 @@ from refcheck.judges import examples, features, focus
 from refcheck.judges.detector import BESIDE, Detector
 from refcheck.judges.examples import TRAINING, Advance, Example, Examples
 from refcheck.judges.features import FloatArray, Look, Sight
-from refcheck.judges.learners import BETWEEN, NOTHING, Reader, learn
+from refcheck.judges.learners import BETWEEN, NOTHING, THRESHOLD, Reader, learn
 from refcheck.tally import Reading
 from scenes.scene import Scene
 from simulators.execute import Pool
 from simulators.render.canvas import Image, nominal_state
 
 __all__ = ["TRAINING", "TrainedJudge", "Training"]
-THRESHOLD = 0.9  # of the calibrated probability that the answer is right; below it the judge abstains. Fixed, for every scene
-UNSURE, MORE = 0.03, 3
+UNSURE, MORE = 0.015, 3
 LEAST = 4  # examples that an outcome needs to be learned
 FURTHER = 1.25  # times: a thing is found so much less exactly in looks that were not learned from
 SPOILT = 60  # pictures, about, that are spoilt for what nothing can be read from to be learned
@@ -91,7 +90,7 @@ class TrainedJudge:
     threshold: float = THRESHOLD
 
     name: ClassVar[str] = "trained"
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
 
     @classmethod
     def train(
@@ -107,21 +106,29 @@ class TrainedJudge:
         """Learn a scene from at most `per_outcome` rollouts of each outcome, out of at most `limit`, on a stream of its own.
 
         Of many outcomes fewer each are learned from, see `examples.MOST`. A judge that these leave without an answer to more
-        than `UNSURE` of its own examples, in looks left out, learns anew from `MORE` times as many. An outcome of which fewer
-        than four pictures can be had is not learned, and `training.unlearned` says so. `advance(count)` hears of every example
-        found. Raises `UserError` where no outcome can be learned.
+        than `UNSURE` of its own examples, in looks left out, learns anew from `MORE` times as many, of which those that come on
+        top are close calls. An outcome of which fewer than four pictures can be had is not learned, and `training.unlearned`
+        says so. `advance(count)` hears of every example found. Raises `UserError` where no outcome can be learned.
         """
         judge = cls._learned(scene, seed, per_outcome, examples.MOST, limit, pool, advance)
         if judge.training.abstained > UNSURE:
-            judge = cls._learned(scene, seed, MORE * per_outcome, MORE * examples.MOST, limit, pool, advance)
+            judge = cls._learned(scene, seed, MORE * per_outcome, MORE * examples.MOST, limit, pool, advance, 1 - 1 / MORE)
         return judge
 
     @classmethod
     def _learned(
-        cls, scene: Scene, seed: int, per_outcome: int, most: int, limit: int, pool: Pool | None, advance: Advance
+        cls,
+        scene: Scene,
+        seed: int,
+        per_outcome: int,
+        most: int,
+        limit: int,
+        pool: Pool | None,
+        advance: Advance,
+        close: float = 0.0,
     ) -> TrainedJudge:
         begun = time.monotonic()
-        states = examples.collect(scene, seed, per_outcome, limit, pool, advance, most)
+        states = examples.collect(scene, seed, per_outcome, limit, pool, advance, most, close)
         found = time.monotonic()
         source = source_of(scene)
         counts = np.bincount(states.labels[states.labels >= 0], minlength=len(scene.outcomes))
@@ -157,8 +164,8 @@ class TrainedJudge:
                 y += [NOTHING] * len(places)
                 ways += [place % examples.LOOKS] * len(places)
             shows, best = learn(looks, np.array(y), np.array(ways), generator)
-        right, (slope, offset) = best.right, best.curve
-        answered = best.named & (expit(slope * best.margins + offset) >= THRESHOLD)
+        right, (slope, offset) = best.answers.right, best.answers.curve
+        answered = best.answers.answered
         training = Training(
             examples={label: int(count) for label, count in zip(scene.outcomes, counts, strict=True)},
             unlearned=tuple(label for k, label in enumerate(scene.outcomes) if k not in learned),
@@ -166,7 +173,7 @@ class TrainedJudge:
             candidates=best.accuracies,
             accuracy=float(right.mean()),
             answered_accuracy=float(right[answered].mean()) if answered.any() else float("nan"),
-            abstained=float(1 - answered.mean()),
+            abstained=best.unanswered,
             seconds={},
         )
         still, outside = _still([one.sight for one in kept if one.sight is not None])

@@ -232,6 +232,28 @@ def test_what_a_picture_does_not_tell_from_the_end_is_no_example_of_nothing():
     assert len(found["calibench/dice"]) >= 24 and len(found["pawbench/A18"]) >= 24
 
 
+def test_close_calls_are_those_nearest_to_another_outcome():
+    """Places along a line that parts two outcomes at 0, in index order far and near by turns; a third outcome is far off."""
+    x = np.array([-9.0, 9.0, -1.0, 2.0, -8.0, 8.0, -3.0, 1.0, 50.0])
+    outcome = np.array([0, 1, 0, 1, 0, 1, 0, 1, 2])
+    pos = np.stack([x, 0 * x, 0 * x], axis=-1)[:, None]
+    assert examples._with_close_calls(pos, outcome, 1, 2).tolist() == [0, 1, 2, 3, 6, 7, 8]
+    assert examples._with_close_calls(pos[:1], outcome[:1], 0, 2).tolist() == [0]
+
+
+def test_a_share_of_the_examples_are_close_calls():
+    """Pencils: 9 to each side, of which 3 are the first to come and 6 the nearest of the rest to a fall to the other side."""
+    scene = load_scene("pawbench/A-09")
+    few = examples.collect(scene, 0, 9, 256, None, lambda count: None, close=2 / 3)
+    every = examples.collect(scene, 0, 256, 256, None, lambda count: None, most=512)
+    lies = [every.ends.pos[every.labels == side].reshape(np.sum(every.labels == side), -1) for side in (0, 1)]
+    for side, (own, other) in enumerate((lies, lies[::-1])):
+        apart = np.linalg.norm(own[:, None] - other[None], axis=-1).min(axis=1)
+        wanted = np.concatenate([own[:3], own[3:][np.argsort(apart[3:])[:6]]])
+        had = few.ends.pos[few.labels == side].reshape(9, -1)
+        assert np.array_equal(np.unique(had, axis=0), np.unique(wanted, axis=0))
+
+
 def test_what_ended_between_two_outcomes_is_learned_as_that():
     """Pencils that fell toward the camera or away from it: as many as fell to a side, and read by the device as on edge."""
     scene = load_scene("pawbench/A-09")

@@ -26,7 +26,7 @@ def test_what_is_swayed_is_read_by_the_mean_of_both_ways_round():
     looks = [drawn(int(marks)) for marks in y]
     generator = Generator(Philox(key=np.array([0, 0], np.uint64)))
     described = learners.Described.of(looks, y).and_turned(learners.SWAYED, looks, generator)
-    reader = learners.Reader.of(learners.SWAYED, described, y, np.arange(len(y)))
+    reader = learners.Reader.of(learners.SWAYED, described, y, np.arange(len(y)), 1.0)
     fresh = [drawn(int(marks)) for marks in y[:20]]
     mirrored = [dataclasses.replace(one, fine=np.ascontiguousarray(one.fine[:, ::-1])) for one in fresh]
     for several in (fresh, mirrored):
@@ -57,7 +57,40 @@ def test_what_lies_between_two_words_has_none_of_them():
     assert np.sum(words != np.repeat([0, 1, learners.BETWEEN], [10, 10, 20])) <= 3
     assert np.all(shows.decide([drawn(one) for one in fresh])[0] == 1)
     assert shows.decide([drawn(np.nan)])[0][0] == 0
-    assert len(best.named) == 120 and best.right.sum() <= best.named.sum() and best.accuracies[best.reader.kind] > 0.9
+    named, right = best.answers.named, best.answers.right
+    assert len(named) == 120 and right.sum() <= named.sum() and best.accuracies[best.reader.kind] > 0.9
+
+
+def test_what_lies_between_two_words_and_was_named_makes_like_margins_doubtful():
+    """Words with margins of .5 to 1.5, all right; what lies between is named with .5 to 1: half of those margins is wrong."""
+    sure = np.ones(200, bool)
+    alone = learners.Answers(sure, sure, np.linspace(0.5, 1.5, 200), np.zeros(0))
+    among = dataclasses.replace(alone, astray=np.linspace(0.5, 1.0, 100))
+    assert alone.answered.all() and alone.serve and among.serve
+    assert not among.answered[:100].any() and among.answered[150:].all() and among.loss > alone.loss
+
+
+def test_the_weight_of_what_lies_between_leaves_as_few_unanswered_as_any(monkeypatch):
+    """Each weight is tried, and the one taken leaves no more unanswered than any of them."""
+    draws = Generator(Philox(5))
+    x = draws.uniform(0, 100, 300)
+    y = np.where(np.abs(x - 50) < 4, learners.BETWEEN, (x > 50).astype(int))
+    looks = []
+    for one in x:
+        image = draws.integers(190, 210, (40, 40, 3)).astype(np.uint8)
+        looks.append(features.Look(image, image[10:30, 10:30], np.array([one, 50.0])))
+    tried = {}
+    compare = learners.compare
+
+    def watched(described, kinds, y, rows, ways, weight=learners.WEIGHTS[0]):
+        found = compare(described, kinds, y, rows, ways, weight)
+        tried[weight] = found.unanswered
+        return found
+
+    monkeypatch.setattr(learners, "compare", watched)
+    described, rows, ways = learners.Described.of(looks, y), np.arange(300), np.arange(300) % 3
+    best = learners._weighed(watched(described, ("place",), y, rows, ways), described, y, rows, ways)
+    assert set(tried) == set(learners.WEIGHTS) and best.unanswered == min(tried.values())
 
 
 def test_a_network_tells_known_words_and_its_pairs_are_odds():
