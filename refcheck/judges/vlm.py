@@ -166,12 +166,13 @@ class VlmJudge:
 
     def judge(self, path: Path) -> Verdict:
         """Return the reading and, by PAWBench's protocol, the trust audit. A failing audit leaves the reading as it is."""
-        clip = fingerprint(path)
         if self.protocol == "calibench":
             images, told, info = evidence(path, None, "last" if self.item.last_frame else self.frames)
+            clip = fingerprint(path)  # after what limits its size
             votes = [self._readout(clip, images, told, f"vote-{k + 1}") for k in range(VOTES)]
             return Verdict(_voted(votes), clip=info)
         images, told, info = evidence(path, self.source, self.frames)
+        clip = fingerprint(path)
         reading = _voted([self._readout(clip, images, told, "readout")])
         try:
             said, _, cost = self._ask(clip, images, "trust", rubrics.trust_prompt(self.item, told), rubrics.parse_trust)
