@@ -268,8 +268,8 @@ def test_bullets_landing_near_flat_tends_to_the_kernels_as_its_step_shrinks(scen
 def test_how_uneven_coin_and_table_are_decides_how_long_it_rattles_and_not_the_face(scene, coin: Coin) -> None:
     """n = 20,000 on the same launches: flatter rattles longer; heads move by less than .002 (equal but for rare late flips).
 
-    At 10 um the coin comes to rest when Bullet's does within 5 % (its contacts have no such law: what ends a rattle there is how
-    deep a rim is in the table), n = 150 of Bullet's, whose mean has a standard error of 2 %: 2.5 of them.
+    At 10 um the coin comes to rest when Bullet's does within 5 % (its contacts have no such law: what ends a rattle there is
+    how deep a rim is in the table), n = 150 of Bullet's, whose mean has a standard error of 2 %: 2.5 of them.
     """
     rough, usual, flat = (
         run(dataclasses.replace(scene.kernel, uneven=x), coin, 4, scene.stream, range(20000)) for x in (1e-4, 2e-5, 1e-5)
